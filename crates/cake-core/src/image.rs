@@ -1,0 +1,29 @@
+//! Images: the compiled code of one operator for one architecture, embedded and compressed.
+
+use crate::{Arch, Error, Result};
+
+/// The cubin that holds every kernel of `op` for `arch`.
+#[derive(Clone, Copy, Debug)]
+pub struct Image {
+    /// Operator.
+    pub op: &'static str,
+    /// Architecture whose devices can load it.
+    pub arch: Arch,
+    /// The cubin, compressed with zstd.
+    pub compressed: &'static [u8],
+}
+
+impl Image {
+    /// The cubin.
+    pub fn cubin(&self) -> Result<Vec<u8>> {
+        let cubin = zstd::decode_all(self.compressed).map_err(|error| Error::Image {
+            op: self.op,
+            arch: self.arch,
+            detail: error.to_string(),
+        })?;
+        match cubin.starts_with(b"\x7fELF") {
+            true => Ok(cubin),
+            false => Err(Error::Image { op: self.op, arch: self.arch, detail: "is not an ELF file".into() }),
+        }
+    }
+}

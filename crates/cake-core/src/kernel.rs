@@ -1,0 +1,107 @@
+//! Compiled entry points, as data.
+
+use std::fmt;
+
+use crate::{Arch, Dtype};
+
+/// Which half of training a kernel serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pass {
+    /// Forward, `fwd`.
+    Forward,
+    /// Backward, `bwd`.
+    Backward,
+}
+
+/// What else a kernel does in the same pass over memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fusion {
+    /// Nothing.
+    Plain,
+    /// Adds a residual (forward) or its gradient (backward), `res`.
+    Residual,
+}
+
+/// One compiled entry point. Its `Display` is the symbol in the image, in a profiler and in every report:
+/// `{op}_{pass}[_res]_{h<width>|any}_{schedule}[_<knob>][_w32]`, and its source is `cuda/{op}/{pass}_{schedule}.cuh`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// Operator, `rmsnorm`.
+    pub op: &'static str,
+    /// Forward or backward.
+    pub pass: Pass,
+    /// Plain or residual.
+    pub fusion: Fusion,
+    /// Row width fixed at compile time; `None` is a kernel for any width.
+    pub width: Option<u32>,
+    /// Name of the schedule and of its source file.
+    pub schedule: &'static str,
+    /// Distinguishes two geometries of one schedule at one width; empty otherwise.
+    pub knob: &'static str,
+    /// Weight dtype.
+    pub weight: Dtype,
+    /// Threads that share a row, a power of two.
+    pub group: u32,
+    /// Rows that a CTA works on at a time.
+    pub rows: u32,
+    /// CTAs per SM that the compiler must leave registers for; 0 leaves it free.
+    pub min_ctas: u32,
+    /// A persistent kernel runs at most this many CTAs per SM and loops; 0 is one CTA for each `rows` rows.
+    pub persistent: u32,
+    /// Stages of a shared-memory ring; 0 without one.
+    pub stages: u32,
+    /// Whether every tensor must allow loads of 16 bytes; otherwise any alignment and stride is served.
+    pub vectors: bool,
+}
+
+impl Kernel {
+    /// Threads of a CTA.
+    pub const fn threads(&self) -> u32 {
+        self.group * self.rows
+    }
+
+    /// Whether `arch` can run the kernel.
+    pub const fn runs_on(&self, arch: Arch) -> bool {
+        self.stages == 0 || arch.has_bulk_copy()
+    }
+
+    /// CTAs to launch for `rows` rows on a device with `sms` SMs.
+    pub fn grid(&self, rows: u32, sms: u32) -> u32 {
+        let blocks = rows.div_ceil(self.rows);
+        if self.persistent == 0 { blocks } else { blocks.min(self.persistent * sms) }
+    }
+
+    /// Path of the schedule's source below `cuda/`.
+    pub fn source(&self) -> String {
+        format!("{}/{}_{}.cuh", self.op, self.pass, self.schedule)
+    }
+}
+
+impl fmt::Display for Pass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Pass::Forward => "fwd",
+            Pass::Backward => "bwd",
+        })
+    }
+}
+
+impl fmt::Display for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}_{}", self.op, self.pass)?;
+        if self.fusion == Fusion::Residual {
+            f.write_str("_res")?;
+        }
+        match self.width {
+            Some(width) => write!(f, "_h{width}_{}", self.schedule)?,
+            None => write!(f, "_any_{}", self.schedule)?,
+        }
+        if !self.knob.is_empty() {
+            write!(f, "_{}", self.knob)?;
+        }
+        if self.weight == Dtype::F32 {
+            f.write_str("_w32")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,107 @@
+//! Routes: which program serves how many rows, as tables that are checked when they compile.
+
+use std::fmt;
+
+use crate::{Arch, DeviceInfo, Dtype, Kernel};
+
+/// What a route names: the same schedule for each weight dtype, as one or two kernels launched in order.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// Kernels for a BF16 weight, or none.
+    pub bf16: &'static [Kernel],
+    /// Kernels for an FP32 weight.
+    pub f32: &'static [Kernel],
+}
+
+impl Program {
+    /// The kernels for a weight dtype.
+    pub const fn kernels(&self, weight: Dtype) -> &'static [Kernel] {
+        match weight {
+            Dtype::F32 => self.f32,
+            _ => self.bf16,
+        }
+    }
+}
+
+impl fmt::Display for Program {
+    /// The name of the first kernel, BF16 weight.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.bf16[0])
+    }
+}
+
+/// One row of a [`RouteTable`].
+#[derive(Clone, Copy, Debug)]
+pub struct Route {
+    /// Most rows per SM that this route serves, rounded up.
+    pub rows_per_sm: u32,
+    /// What it runs.
+    pub program: &'static Program,
+    /// What was measured for it, and where; `untuned` if nothing was.
+    pub evidence: &'static str,
+}
+
+impl Route {
+    /// Serves up to `rows_per_sm` rows for each SM.
+    pub const fn up_to(rows_per_sm: u32, program: &'static Program, evidence: &'static str) -> Route {
+        Route { rows_per_sm, program, evidence }
+    }
+
+    /// Serves every larger number of rows.
+    pub const fn rest(program: &'static Program, evidence: &'static str) -> Route {
+        Route { rows_per_sm: u32::MAX, program, evidence }
+    }
+}
+
+/// The routes of one width on one architecture: the first that is large enough serves a call.
+#[derive(Clone, Copy, Debug)]
+pub struct RouteTable {
+    routes: &'static [Route],
+}
+
+impl RouteTable {
+    /// A table for rows of `width` elements (`None`: of any width) on `arch`. In a `static` it does not compile unless
+    /// it serves every number of rows, its windows grow, and each kernel has that width and runs on `arch`.
+    pub const fn new(arch: Arch, width: Option<u32>, routes: &'static [Route]) -> RouteTable {
+        assert!(!routes.is_empty(), "a route table needs a route");
+        let mut i = 0;
+        while i < routes.len() {
+            if i > 0 {
+                assert!(routes[i - 1].rows_per_sm < routes[i].rows_per_sm, "the windows of a route table must grow");
+            }
+            check(arch, width, routes[i].program.bf16);
+            check(arch, width, routes[i].program.f32);
+            i += 1;
+        }
+        assert!(routes[routes.len() - 1].rows_per_sm == u32::MAX, "the last route of a table must be Route::rest");
+        RouteTable { routes }
+    }
+
+    /// The route that serves `rows` rows on a device.
+    pub fn route(&self, device: &DeviceInfo, rows: u32) -> &'static Route {
+        let rows_per_sm = rows.div_ceil(device.sms);
+        self.routes
+            .iter()
+            .find(|route| rows_per_sm <= route.rows_per_sm)
+            .expect("new() checked that the table is total")
+    }
+
+    /// Every route, smallest window first.
+    pub fn routes(&self) -> &'static [Route] {
+        self.routes
+    }
+}
+
+const fn check(arch: Arch, width: Option<u32>, kernels: &[Kernel]) {
+    assert!(!kernels.is_empty(), "a program needs a kernel for each weight dtype");
+    let mut i = 0;
+    while i < kernels.len() {
+        match (kernels[i].width, width) {
+            (None, None) => {}
+            (Some(kernel), Some(table)) => assert!(kernel == table, "a route names a kernel of another width"),
+            _ => panic!("a route names a kernel of another width"),
+        }
+        assert!(kernels[i].runs_on(arch), "a route names a kernel that the architecture cannot run");
+        i += 1;
+    }
+}

@@ -1,0 +1,217 @@
+//! The canonical sums at speed: the same bits as [`plain`](super::plain), which says what they are.
+//!
+//! Where [`plain`](super::plain) pads with zeros, this module leaves the addition out. That can only turn a +0 inside
+//! the sum into a -0; a zero of either sign is lost in the next sum, or at last in the `+ 0.0` at the root.
+
+use super::{CHAIN, LEAF_ROWS, UNIT, rms, with_fma};
+use crate::dtype::Element;
+use rayon::prelude::*;
+use std::cell::Cell;
+
+/// The column fold of the squares of a row.
+pub fn sum_of_squares<E: Element>(row: &[E]) -> f32 {
+    with_units(row.len(), |units| {
+        with_fma(
+            #[inline(always)]
+            || fold(row, row, units),
+        )
+    })
+}
+
+/// The column fold of `a[i] * b[i]`. Both slices have the same length.
+pub fn dot(a: &[f32], b: &[f32]) -> f32 {
+    assert_eq!(a.len(), b.len(), "lengths of a and b");
+    with_units(a.len(), |units| {
+        with_fma(
+            #[inline(always)]
+            || fold(a, b, units),
+        )
+    })
+}
+
+/// RMSNorm of one row, `y = round(x * rstd * w_eff)`; returns `rstd`. All slices hold H elements.
+///
+/// `offset` is added to the weight: [`rms::offset`] gives the two values in use.
+pub fn rms_row<X: Element, W: Element, Y: Element>(
+    x: &[X],
+    weight: Option<&[W]>,
+    offset: f32,
+    eps: f32,
+    y: &mut [Y],
+) -> f32 {
+    assert_eq!(x.len(), y.len(), "lengths of x and y");
+    if let Some(weight) = weight {
+        assert_eq!(x.len(), weight.len(), "lengths of x and weight");
+    }
+    with_units(x.len(), |units| {
+        with_fma(
+            #[inline(always)]
+            || {
+                let rstd = rms::rstd(fold(x, x, units), x.len(), eps);
+                let xy = x.iter().zip(y);
+                match weight {
+                    Some(weight) => {
+                        xy.zip(weight).for_each(|((x, y), w)| *y = rms::scale(*x, rstd, w.to_f32() + offset))
+                    }
+                    None => xy.for_each(|(x, y)| *y = rms::scale(*x, rstd, 1.0)),
+                }
+                rstd
+            },
+        )
+    })
+}
+
+/// `h = round(x + residual)`, element by element. All slices have the same length.
+pub fn add_row<X: Element>(x: &[X], residual: &[X], h: &mut [X]) {
+    assert_eq!(x.len(), residual.len(), "lengths of x and residual");
+    assert_eq!(x.len(), h.len(), "lengths of x and h");
+    with_fma(
+        #[inline(always)]
+        || {
+            for ((x, residual), h) in x.iter().zip(residual).zip(h) {
+                *h = rms::add(*x, *residual);
+            }
+        },
+    )
+}
+
+/// The row tree of every column, `dw[j] = sum over t of dy[t, j] * (x[t, j] * rstd[t])`, on all of `rayon`'s threads.
+///
+/// `dy` and `x` are `[rows, width]` row-major; `rstd` holds `rows`, `dw` `width` elements, which are overwritten. Needs
+/// O(log rows) buffers of 4 KiB per thread, all on its stack.
+pub fn row_tree<E: Element>(rows: usize, width: usize, dy: &[E], x: &[E], rstd: &[f32], dw: &mut [f32]) {
+    let elements = rows.checked_mul(width).expect("rows * width fits in usize");
+    assert_eq!(dy.len(), elements, "length of dy, [{rows}, {width}]");
+    assert_eq!(x.len(), elements, "length of x, [{rows}, {width}]");
+    assert_eq!(rstd.len(), rows, "length of rstd");
+    assert_eq!(dw.len(), width, "length of dw");
+    dw.par_chunks_mut(COLUMNS).enumerate().for_each(|(block, sum)| {
+        let columns = Columns { dy, x, rstd, width, first: block * COLUMNS };
+        subtree(columns, 0, rows.div_ceil(LEAF_ROWS).next_power_of_two(), sum);
+        sum.iter_mut().for_each(|sum| *sum += 0.0);
+    });
+}
+
+/// The rest of the row tree above the `dw` of shards, for every column: see [`plain::combine`](super::plain::combine).
+///
+/// `shards` is `[shards, width]` row-major in row order; each shard is a multiple of `LEAF_ROWS` rows and, the last
+/// ones excepted, the same power-of-two multiple. `dw` holds `width` elements, which are overwritten.
+pub fn combine(width: usize, shards: &[f32], dw: &mut [f32]) {
+    assert_eq!(dw.len(), width, "length of dw");
+    assert_eq!(shards.len() % width.max(1), 0, "length of shards, rows of {width}");
+    let mut sums = shards.to_vec();
+    let mut near = width.max(1);
+    while near < sums.len() {
+        for pair in sums.chunks_mut(2 * near) {
+            let (left, right) = pair.split_at_mut(near.min(pair.len()));
+            add(&mut left[..width], right);
+        }
+        near *= 2;
+    }
+    sums.resize(width.max(sums.len()), 0.0);
+    dw.iter_mut().zip(sums).for_each(|(dw, sum)| *dw = sum + 0.0);
+}
+
+/// The column fold over `a.len()` terms, with `units` as scratch.
+#[inline(always)]
+fn fold<A: Element, B: Element>(a: &[A], b: &[B], units: &mut [f32]) -> f32 {
+    let ((a, a_tail), (b, b_tail)) = (a.as_chunks::<UNIT>(), b.as_chunks::<UNIT>());
+    for ((a, b), sum) in a.iter().zip(b).zip(&mut *units) {
+        *sum = unit(a, b);
+    }
+    if !a_tail.is_empty() {
+        units[a.len()] = unit(a_tail, b_tail);
+    }
+
+    let mut p = units.len().next_power_of_two();
+    let mut units = units;
+    while p > 1 {
+        p /= 2;
+        let (near, far) = units.split_at_mut(p);
+        add(near, far);
+        units = near;
+    }
+    units.first().map_or(0.0, |root| root + 0.0)
+}
+
+/// The sum of two chains; a slice of fewer than `UNIT` elements is a row's tail.
+#[inline(always)]
+fn unit<A: Element, B: Element>(a: &[A], b: &[B]) -> f32 {
+    let mut chains = [0.0f32; 2];
+    for i in 0..a.len().min(UNIT) {
+        let acc = &mut chains[i / CHAIN];
+        *acc = a[i].to_f32().mul_add(b[i].to_f32(), *acc);
+    }
+    chains[0] + chains[1]
+}
+
+/// Lends this thread's scratch for the units of a row of `len` elements, which hold anything.
+fn with_units<R>(len: usize, f: impl FnOnce(&mut [f32]) -> R) -> R {
+    thread_local!(static SCRATCH: Cell<Vec<f32>> = const { Cell::new(Vec::new()) });
+    let mut scratch = SCRATCH.take();
+    let units = len.div_ceil(UNIT);
+    if scratch.len() < units {
+        scratch.resize(units, 0.0);
+    }
+    let result = f(&mut scratch[..units]);
+    SCRATCH.set(scratch);
+    result
+}
+
+/// The operands of the row tree, seen from the columns `first..first + COLUMNS`.
+#[derive(Clone, Copy)]
+struct Columns<'a, E> {
+    dy: &'a [E],
+    x: &'a [E],
+    rstd: &'a [f32],
+    width: usize,
+    first: usize,
+}
+
+/// Writes to `sum` the root of the subtree over the `leaves` leaves, a power of two, from `first_leaf` on.
+fn subtree<E: Element>(columns: Columns<'_, E>, first_leaf: usize, leaves: usize, sum: &mut [f32]) {
+    if leaves == 1 {
+        return with_fma(
+            #[inline(always)]
+            || leaf(columns, first_leaf * LEAF_ROWS, sum),
+        );
+    }
+    let half = leaves / 2;
+    let middle = first_leaf + half;
+    if middle * LEAF_ROWS >= columns.rstd.len() {
+        return subtree(columns, first_leaf, half, sum);
+    }
+    let right = &mut [0.0; COLUMNS][..sum.len()];
+    if half < TASK_LEAVES {
+        subtree(columns, first_leaf, half, sum);
+        subtree(columns, middle, half, right);
+    } else {
+        rayon::join(|| subtree(columns, first_leaf, half, sum), || subtree(columns, middle, half, right));
+    }
+    add(sum, right);
+}
+
+/// Writes to `sum` the chains over at most `LEAF_ROWS` rows from `first_row` on.
+#[inline(always)]
+fn leaf<E: Element>(columns: Columns<'_, E>, first_row: usize, sum: &mut [f32]) {
+    let Columns { dy, x, rstd, width, first } = columns;
+    sum.fill(0.0);
+    for t in first_row..rstd.len().min(first_row + LEAF_ROWS) {
+        let row = t * width + first..t * width + first + sum.len();
+        for ((sum, dy), x) in sum.iter_mut().zip(&dy[row.clone()]).zip(&x[row]) {
+            *sum = dy.to_f32().mul_add(x.to_f32() * rstd[t], *sum);
+        }
+    }
+}
+
+/// Adds `far` to as many elements of `near`.
+#[inline(always)]
+fn add(near: &mut [f32], far: &[f32]) {
+    near.iter_mut().zip(far).for_each(|(near, far)| *near += far);
+}
+
+/// Columns per task of the row tree: a buffer per level of the tree stays in the second-level cache.
+const COLUMNS: usize = 1024;
+
+/// Leaves from which on a half of the row tree is a task of its own.
+const TASK_LEAVES: usize = 64;

@@ -1,0 +1,34 @@
+//! The scalar formulas of RMSNorm. Each operation is one IEEE `f32` operation, in the order written.
+
+use crate::dtype::Element;
+
+/// `1 / sqrt(ss / H + eps)` for the sum of squares `ss` of a row of `width` = H elements.
+#[inline(always)]
+pub fn rstd(ss: f32, width: usize, eps: f32) -> f32 {
+    let mean = ss / width as f32;
+    1.0 / (mean + eps).sqrt()
+}
+
+/// `round((x * rstd) * w_eff)`; without a weight, `w_eff` is 1.
+#[inline(always)]
+pub fn scale<X: Element, Y: Element>(x: X, rstd: f32, w_eff: f32) -> Y {
+    Y::from_f32(x.to_f32() * rstd * w_eff)
+}
+
+/// `round(x + residual)`.
+#[inline(always)]
+pub fn add<X: Element>(x: X, residual: X) -> X {
+    X::from_f32(x.to_f32() + residual.to_f32())
+}
+
+/// What is added to every weight: 1 for weights stored as the distance from one, otherwise -0, since `w + (-0)` is `w`
+/// for every `w` (`-0 + (+0)` would be `+0`).
+#[inline(always)]
+pub const fn offset(one_plus: bool) -> f32 {
+    if one_plus { 1.0 } else { -0.0 }
+}
+
+/// Whether `eps` is acceptable: finite, and not negative.
+pub const fn eps_is_valid(eps: f32) -> bool {
+    eps >= 0.0 && eps < f32::INFINITY
+}
