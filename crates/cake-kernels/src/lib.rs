@@ -1,1 +1,24 @@
-//! cake-kernels
+//! Every CUDA kernel of Cake: the sources under `cuda/`, the list of what is compiled from them, and the images.
+//!
+//! A kernel is a row of a list ([`rmsnorm`]) that names a schedule, a file under `cuda/`, and a geometry. Nothing here
+//! says when a kernel is used: that is the route tables' business, in the operators' crates.
+
+pub mod rmsnorm;
+
+use cake_core::{Kernel, Program};
+
+/// The same schedule and geometry for each fusion.
+#[derive(Debug)]
+pub struct Forms {
+    /// Without a residual.
+    pub plain: Program,
+    /// With a residual.
+    pub residual: Program,
+}
+
+impl Forms {
+    /// All four kernels: each fusion with each weight dtype.
+    pub fn kernels(&'static self) -> impl Iterator<Item = &'static Kernel> {
+        [&self.plain, &self.residual].into_iter().flat_map(|program| program.bf16.iter().chain(program.f32))
+    }
+}
