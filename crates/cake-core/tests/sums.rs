@@ -140,6 +140,9 @@ fn negative_zero_never_leaves_a_sum() {
     }
     assert_same(0.0, plain::combine(&[-0.0]), "one root");
     assert_same(0.0, plain::combine(&[]), "no root");
+    let mut dw = [f32::NAN];
+    fast::combine(1, &[-0.0, -0.0], &mut dw);
+    assert_same(0.0, dw[0], "two roots");
 }
 
 #[test]

@@ -88,7 +88,7 @@ pub fn row_tree<E: Element>(rows: usize, width: usize, dy: &[E], x: &[E], rstd: 
     dw.par_chunks_mut(COLUMNS).enumerate().for_each(|(block, sum)| {
         let columns = Columns { dy, x, rstd, width, first: block * COLUMNS };
         subtree(columns, 0, rows.div_ceil(LEAF_ROWS).next_power_of_two(), sum);
-        sum.iter_mut().for_each(|sum| *sum += -0.0);
+        sum.iter_mut().for_each(|sum| *sum += 0.0);
     });
 }
 
