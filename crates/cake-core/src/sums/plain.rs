@@ -34,8 +34,8 @@ pub fn row_tree(rows: usize, term: impl Fn(usize) -> (f32, f32)) -> f32 {
 
 /// The rest of the row tree above the roots of adjacent subtrees, in row order.
 ///
-/// The subtrees have the same power-of-two number of leaves; rows that the last ones lack count as zero rows. A root may
-/// be the result of [`row_tree`]: the +0.0 it ends with is lost in the +0.0 that ends this sum.
+/// The subtrees have the same power-of-two number of leaves; rows that the last ones lack count as zero rows. A root
+/// may be the result of [`row_tree`]: the +0.0 it ends with is lost in the +0.0 that ends this sum.
 pub fn combine(roots: &[f32]) -> f32 {
     let mut level = roots.to_vec();
     level.resize(roots.len().next_power_of_two(), 0.0);
