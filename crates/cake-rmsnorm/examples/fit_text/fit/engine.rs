@@ -1,0 +1,159 @@
+//! The norm: `y = rmsnorm(x) * w` for the same rows again and again, on the host or on a GPU.
+
+use std::time::{Duration, Instant};
+
+use cake_rmsnorm::{
+    Buffer, Device, Dtype, Forward, ForwardPlan, Result, Spec, Stream, TensorView, TensorViewMut,
+};
+use half::bf16;
+
+use super::WIDTH;
+
+/// Added to the mean of squares.
+const EPS: f32 = 1e-6;
+
+/// What one forward pass gives.
+pub(crate) struct Output {
+    /// `[rows, WIDTH]`.
+    pub(crate) y: Vec<bf16>,
+    /// `[rows]`.
+    pub(crate) rstd: Vec<f32>,
+}
+
+impl Output {
+    pub(crate) fn new(rows: usize) -> Output {
+        Output { y: vec![bf16::ZERO; rows * WIDTH], rstd: vec![0.0; rows] }
+    }
+
+    /// Where two outputs first differ in a bit.
+    pub(crate) fn difference(&self, other: &Output) -> Option<String> {
+        let y = self.y.iter().zip(&other.y).position(|(a, b)| a.to_bits() != b.to_bits());
+        let rstd = self.rstd.iter().zip(&other.rstd).position(|(a, b)| a.to_bits() != b.to_bits());
+        let y = y.map(|i| format!("y[{}, {}]: {} and {}", i / WIDTH, i % WIDTH, self.y[i], other.y[i]));
+        y.or(rstd.map(|t| format!("rstd[{t}]: {} and {}", self.rstd[t], other.rstd[t])))
+    }
+}
+
+/// A place to run the forward pass.
+pub(crate) trait Engine {
+    /// One forward pass with the weights `w`.
+    fn forward(&mut self, w: &[f32], output: &mut Output) -> Result<()>;
+
+    /// Time of `calls` forward passes one after the other, with the weights and memory of the last
+    /// [`forward`](Engine::forward); copies between host and GPU do not count.
+    fn time(&mut self, calls: u32, w: &[f32], output: &mut Output) -> Result<Duration>;
+}
+
+fn spec() -> Spec {
+    Spec { weight: Some(Dtype::F32), ..Spec::new(WIDTH as u32) }
+}
+
+/// The forward pass on the host's cores.
+pub(crate) struct Host<'x> {
+    plan: ForwardPlan,
+    x: &'x [bf16],
+}
+
+impl<'x> Host<'x> {
+    pub(crate) fn new(x: &'x [bf16]) -> Result<Host<'x>> {
+        Ok(Host { plan: ForwardPlan::host(spec())?, x })
+    }
+}
+
+impl Engine for Host<'_> {
+    fn forward(&mut self, w: &[f32], output: &mut Output) -> Result<()> {
+        let shape = [output.rstd.len() as u64, WIDTH as u64];
+        self.plan.run_host(Forward {
+            x: TensorView::from_slice("x", self.x, &shape)?,
+            weight: Some(TensorView::from_slice("weight", w, &shape[1..])?),
+            eps: EPS,
+            residual: None,
+            y: TensorViewMut::from_slice("y", &mut output.y, &shape)?,
+            h: None,
+            rstd: Some(TensorViewMut::from_slice("rstd", &mut output.rstd, &shape[..1])?),
+        })
+    }
+
+    fn time(&mut self, calls: u32, w: &[f32], output: &mut Output) -> Result<Duration> {
+        let start = Instant::now();
+        for _ in 0..calls {
+            self.forward(w, output)?;
+        }
+        Ok(start.elapsed())
+    }
+}
+
+/// The forward pass on a GPU: `x` stays there, the weights go up and the outputs come down at each pass.
+pub(crate) struct Gpu {
+    plan: ForwardPlan,
+    stream: Stream,
+    rows: usize,
+    x: Buffer,
+    w: Buffer,
+    y: Buffer,
+    rstd: Buffer,
+}
+
+impl Gpu {
+    pub(crate) fn new(device: &Device, x: &[bf16]) -> Result<Gpu> {
+        let rows = x.len() / WIDTH;
+        let stream = Stream::new(device)?;
+        Ok(Gpu {
+            plan: ForwardPlan::new(device, spec())?,
+            rows,
+            x: Buffer::from_slice(&stream, x)?,
+            w: Buffer::new(device, 4 * WIDTH as u64)?,
+            y: Buffer::new(device, size_of_val(x) as u64)?,
+            rstd: Buffer::new(device, 4 * rows as u64)?,
+            stream,
+        })
+    }
+
+    /// Queues a forward pass.
+    #[allow(unsafe_code)] // views of device memory: the type system does not see it
+    fn queue(&mut self) -> Result<()> {
+        let Gpu { stream, x, w, y, rstd, .. } = self;
+        let input = |name, buffer: &Buffer, dtype, shape: &[u64], strides: &[i64]| {
+            let (place, address, bytes) = (stream.place(), buffer.address(), buffer.bytes());
+            // SAFETY: the buffer outlives the work, since dropping it waits for the device; it is written only by
+            // `Buffer::write` on the stream that reads it.
+            unsafe { TensorView::from_raw(name, place, address, bytes, dtype, shape, strides) }
+        };
+        let output = |name, buffer: &mut Buffer, dtype, shape: &[u64], strides: &[i64]| {
+            let (place, address, bytes) = (stream.place(), buffer.address(), buffer.bytes());
+            // SAFETY: as above; moreover only work on this stream touches the buffer.
+            unsafe { TensorViewMut::from_raw(name, place, address, bytes, dtype, shape, strides) }
+        };
+        let (shape, strides) = ([self.rows as u64, WIDTH as u64], [WIDTH as i64, 1]);
+        self.plan.run(
+            stream,
+            Forward {
+                x: input("x", x, Dtype::Bf16, &shape, &strides)?,
+                weight: Some(input("weight", w, Dtype::F32, &shape[1..], &strides[1..])?),
+                eps: EPS,
+                residual: None,
+                y: output("y", y, Dtype::Bf16, &shape, &strides)?,
+                h: None,
+                rstd: Some(output("rstd", rstd, Dtype::F32, &shape[..1], &[1])?),
+            },
+        )
+    }
+}
+
+impl Engine for Gpu {
+    fn forward(&mut self, w: &[f32], output: &mut Output) -> Result<()> {
+        self.w.write(&self.stream, 0, w)?;
+        self.queue()?;
+        self.y.read(&self.stream, 0, &mut output.y)?;
+        self.rstd.read(&self.stream, 0, &mut output.rstd)
+    }
+
+    fn time(&mut self, calls: u32, _: &[f32], _: &mut Output) -> Result<Duration> {
+        let start = Instant::now();
+        for _ in 0..calls {
+            self.queue()?;
+        }
+        self.stream.synchronize()?;
+        Ok(start.elapsed())
+    }
+}
