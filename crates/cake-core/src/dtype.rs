@@ -15,6 +15,15 @@ pub enum Dtype {
 }
 
 impl Dtype {
+    /// `bf16`, `f16` or `f32`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Dtype::Bf16 => "bf16",
+            Dtype::F16 => "f16",
+            Dtype::F32 => "f32",
+        }
+    }
+
     /// Bytes per element.
     pub const fn size(self) -> usize {
         match self {
@@ -26,11 +35,7 @@ impl Dtype {
 
 impl fmt::Display for Dtype {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Dtype::Bf16 => "bf16",
-            Dtype::F16 => "f16",
-            Dtype::F32 => "f32",
-        })
+        f.pad(self.name())
     }
 }
 

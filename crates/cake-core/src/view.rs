@@ -59,7 +59,8 @@ pub struct RawView {
 impl<'a> TensorView<'a> {
     /// A contiguous row-major view of a host slice, which must hold exactly the elements of `shape`.
     pub fn from_slice<E: Element>(argument: &'static str, slice: &'a [E], shape: &[u64]) -> Result<Self> {
-        let raw = RawView::contiguous(argument, slice.as_ptr() as u64, slice.len(), E::DTYPE, shape)?;
+        let (address, len) = (slice.as_ptr().expose_provenance() as u64, slice.len());
+        let raw = RawView::contiguous(argument, address, len, E::DTYPE, shape)?;
         Ok(Self { raw, memory: PhantomData })
     }
 
@@ -71,7 +72,8 @@ impl<'a> TensorView<'a> {
         strides: &[i64],
     ) -> Result<Self> {
         let bytes = size_of_val(slice) as u64;
-        let raw = RawView::new(argument, Place::Host, slice.as_ptr() as u64, bytes, E::DTYPE, shape, strides)?;
+        let address = slice.as_ptr().expose_provenance() as u64;
+        let raw = RawView::new(argument, Place::Host, address, bytes, E::DTYPE, shape, strides)?;
         Ok(Self { raw, memory: PhantomData })
     }
 
@@ -103,7 +105,8 @@ impl<'a> TensorView<'a> {
 impl<'a> TensorViewMut<'a> {
     /// A contiguous row-major view of a host slice, which must hold exactly the elements of `shape`.
     pub fn from_slice<E: Element>(argument: &'static str, slice: &'a mut [E], shape: &[u64]) -> Result<Self> {
-        let raw = RawView::contiguous(argument, slice.as_ptr() as u64, slice.len(), E::DTYPE, shape)?;
+        let (address, len) = (slice.as_mut_ptr().expose_provenance() as u64, slice.len());
+        let raw = RawView::contiguous(argument, address, len, E::DTYPE, shape)?;
         Ok(Self { raw, memory: PhantomData })
     }
 
@@ -115,7 +118,8 @@ impl<'a> TensorViewMut<'a> {
         strides: &[i64],
     ) -> Result<Self> {
         let bytes = size_of_val(slice) as u64;
-        let raw = RawView::new(argument, Place::Host, slice.as_ptr() as u64, bytes, E::DTYPE, shape, strides)?;
+        let address = slice.as_mut_ptr().expose_provenance() as u64;
+        let raw = RawView::new(argument, Place::Host, address, bytes, E::DTYPE, shape, strides)?;
         raw.refuse_self_overlap()?;
         Ok(Self { raw, memory: PhantomData })
     }

@@ -1,5 +1,6 @@
 //! The compiled programs of RMSNorm, and the parameter block that they take.
 
+use cake_core::rows::MAX_LEVELS;
 use cake_core::{Dtype, Fusion, Kernel, Pass, Program};
 
 use crate::Forms;
@@ -7,47 +8,48 @@ use crate::Forms;
 /// Operator name in kernel names and images.
 pub const OP: &str = "rmsnorm";
 
-/// One tensor of a call, mirrored by `cuda/cake/tensor.cuh`. Strides count elements.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Tensor {
-    /// Address of the first element; 0 when the tensor is absent.
-    pub address: u64,
-    /// Stride between columns.
-    pub column: i64,
-    /// Strides of the row levels, innermost first.
-    pub row: [i64; 6],
-}
+/// Tensors with rows, in the order of the arrays of [`ForwardParams`].
+pub const ROW_TENSORS: usize = 5;
+/// All tensors: those with rows, then the weight.
+pub const TENSORS: usize = 6;
+/// Index of `x`.
+pub const X: usize = 0;
+/// Index of `residual`.
+pub const RESIDUAL: usize = 1;
+/// Index of `y`.
+pub const Y: usize = 2;
+/// Index of `h`.
+pub const H: usize = 3;
+/// Index of `rstd`.
+pub const RSTD: usize = 4;
+/// Index of `weight`.
+pub const WEIGHT: usize = 5;
 
-/// Parameters of every forward kernel, mirrored by `cuda/rmsnorm/args.cuh`.
+/// Parameters of every forward kernel, mirrored by `cuda/rmsnorm/args.cuh`. Strides count elements.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ForwardParams {
-    /// Input rows.
-    pub x: Tensor,
-    /// Added to `x` before the norm.
-    pub residual: Tensor,
-    /// Output rows.
-    pub y: Tensor,
-    /// Output: `x + residual`, rounded.
-    pub h: Tensor,
-    /// Output: one FP32 value for each row.
-    pub rstd: Tensor,
-    /// One value for each column; no row strides.
-    pub weight: Tensor,
+    /// Addresses of the first elements; 0 when a tensor is absent.
+    pub address: [u64; TENSORS],
     /// Rows.
     pub rows: u32,
-    /// Columns.
-    pub width: u32,
-    /// Sizes of the row levels, innermost first.
-    pub sizes: [u32; 6],
-    /// Levels in use.
+    /// Levels of row indices in use.
     pub levels: u32,
     /// Added to the mean of squares.
     pub eps: f32,
     /// Added to each weight: 1 for an offset weight and for none, else -0.
     pub offset: f32,
-    /// Bit i: tensor i of (x, residual, y, h, weight) allows 16-byte accesses to each unit of 8 elements.
+    /// Row strides of the innermost level.
+    pub pitch: [u64; ROW_TENSORS],
+    /// Sizes of the levels, innermost first.
+    pub sizes: [u32; MAX_LEVELS],
+    /// Row strides of the other levels.
+    pub outer: [[u64; ROW_TENSORS]; MAX_LEVELS - 1],
+    /// Strides between columns.
+    pub column: [u64; TENSORS],
+    /// Columns.
+    pub width: u32,
+    /// Bit t: tensor t allows 16-byte accesses to each unit of 8 elements.
     pub vectors: u32,
 }
 
@@ -75,8 +77,8 @@ const fn row(width: u32, knob: &'static str, group: u32, rows: u32, min_ctas: u3
     Geometry { width: Some(width), schedule: "row", knob, group, rows, min_ctas, persistent: 0, stages: 0 }
 }
 
-const fn any(schedule: &'static str, group: u32, rows: u32) -> Geometry {
-    Geometry { width: None, schedule, knob: "", group, rows, min_ctas: 0, persistent: 0, stages: 0 }
+const fn scan(knob: &'static str, group: u32, rows: u32) -> Geometry {
+    Geometry { width: None, schedule: "scan", knob, group, rows, min_ctas: 0, persistent: 0, stages: 0 }
 }
 
 macro_rules! forward {
@@ -99,10 +101,18 @@ macro_rules! forward {
     };
 }
 
+/// Dynamic shared memory of a forward kernel for rows of `width` elements, in bytes: the `scan` schedule keeps one FP32
+/// for each thread and level of its fold above the batches of 8 units.
+pub fn forward_shared_bytes(kernel: &Kernel, width: u32) -> u32 {
+    let units = width.div_ceil(8);
+    let batches = units.div_ceil(8 * kernel.group).next_power_of_two();
+    if kernel.schedule == "scan" { batches.ilog2() * kernel.threads() * 4 } else { 0 }
+}
+
 forward! {
     // Any width, any alignment: a warp, or a CTA, for each row.
-    ANY_WARP = any("warp", 32, 8);
-    ANY_ROW = any("row", 256, 1);
+    ANY_SCAN_WARP = scan("warp", 32, 8);
+    ANY_SCAN = scan("", 256, 1);
 
     H512_ROW = row(512, "", 16, 8, 0);
     H2048_ROW = row(2048, "", 128, 1, 0);

@@ -1,11 +1,11 @@
 //! The forward operator: argument checks, and the binding of a call to kernel parameters.
 
 use cake_core::overlap::refuse_overlap;
-use cake_core::rows::{self, Rows};
+use cake_core::rows::{self, MAX_LEVELS};
 use cake_core::{
-    Arch, DeviceInfo, Dtype, Error, Image, Kernel, Op, Place, Program, RawView, Result, RouteTable, Shape,
+    Arch, DeviceInfo, Dtype, Error, Image, Kernel, MAX_RANK, Op, Place, Program, RawView, Result, RouteTable, Shape, sums,
 };
-use cake_kernels::rmsnorm::{self, ForwardParams, Tensor};
+use cake_kernels::rmsnorm::{self, ForwardParams, ROW_TENSORS, RSTD, TENSORS};
 
 use crate::{Forward, Spec, host, routes};
 
@@ -57,42 +57,20 @@ impl Op for RmsNormForward {
             return Err(Error::Shape { argument: "x", expected, actual: x.shape().to_vec() });
         }
         for view in [Some(&x), Some(&y), residual.as_ref(), h.as_ref()].into_iter().flatten() {
-            expect(view, place, Dtype::Bf16, "bf16", x.shape())?;
+            expect(view, place, Dtype::Bf16, x.shape())?;
         }
         if let Some(view) = &weight {
-            let dtype = spec.weight.expect("argument() matched the weight with the plan");
-            expect(view, place, dtype, if dtype == Dtype::F32 { "f32" } else { "bf16" }, &[width])?;
+            expect(view, place, spec.weight.expect("argument() matched the weight with the plan"), &[width])?;
         }
         if let Some(view) = &rstd {
-            expect(view, place, Dtype::F32, "f32", lead)?;
+            expect(view, place, Dtype::F32, lead)?;
         }
         let outputs: Vec<&RawView> = [Some(&y), h.as_ref(), rstd.as_ref()].into_iter().flatten().collect();
         let inputs: Vec<&RawView> = [Some(&x), weight.as_ref(), residual.as_ref()].into_iter().flatten().collect();
         refuse_overlap(&outputs, &inputs, IN_PLACE)?;
 
-        let views = [Some(&x), residual.as_ref(), Some(&y), h.as_ref()];
-        let strides = |view: Option<&RawView>| -> [u64; 6] {
-            let mut strides = [0; 6];
-            if let Some(view) = view {
-                let own = view.strides();
-                let own = if own.len() > lead.len() { &own[..own.len() - 1] } else { own };
-                strides[..own.len()].copy_from_slice(own);
-            }
-            strides
-        };
-        let all: [[u64; 6]; 5] = [
-            strides(views[0]),
-            strides(views[1]),
-            strides(views[2]),
-            strides(views[3]),
-            rstd.as_ref().map_or([0; 6], |view| {
-                let mut strides = [0; 6];
-                strides[..lead.len()].copy_from_slice(view.strides());
-                strides
-            }),
-        ];
-        let rows: Rows<5> = rows::fold(lead, all.each_ref().map(|s| &s[..lead.len()]));
-        todo!()
+        let views = [Some(&x), residual.as_ref(), Some(&y), h.as_ref(), rstd.as_ref(), weight.as_ref()];
+        bind(spec, lead, &views, args.eps)
     }
 
     fn routes(spec: &Spec, arch: Arch, vectors: bool) -> &'static RouteTable {
@@ -104,11 +82,12 @@ impl Op for RmsNormForward {
     }
 
     fn programs(spec: &Spec, arch: Arch) -> Vec<&'static Program> {
-        todo!()
+        let forms = rmsnorm::FORWARD.iter().map(|forms| if spec.residual { &forms.residual } else { &forms.plain });
+        forms.filter(|program| serves(&program.bf16[0], spec.width, arch)).collect()
     }
 
-    fn shared_bytes(spec: &Spec, kernel: &Kernel, device: &DeviceInfo) -> u32 {
-        todo!()
+    fn shared_bytes(spec: &Spec, kernel: &Kernel, _: &DeviceInfo) -> u32 {
+        rmsnorm::forward_shared_bytes(kernel, spec.width)
     }
 
     fn image(arch: Arch) -> Image {
@@ -116,6 +95,80 @@ impl Op for RmsNormForward {
     }
 
     fn host(spec: &Spec, args: Forward<'_>) {
-        host::forward(spec, args);
+        host::forward(spec, &args);
     }
+}
+
+/// Whether a kernel of some width runs on an architecture and fits rows of `width`.
+fn serves(kernel: &Kernel, width: u32, arch: Arch) -> bool {
+    kernel.runs_on(arch) && kernel.width.is_none_or(|own| own == width)
+}
+
+/// An optional argument under its name, present exactly when the plan has use for it.
+fn argument(name: &'static str, view: Option<&RawView>, wanted: bool) -> Result<Option<RawView>> {
+    match (view, wanted) {
+        (None, true) => Err(Error::Missing { argument: name, because: "the plan was made with it" }),
+        (Some(_), false) => Err(Error::Unexpected { argument: name, because: "the plan was made without it" }),
+        (view, _) => Ok(view.map(|view| view.named(name))),
+    }
+}
+
+fn expect(view: &RawView, place: Place, dtype: Dtype, shape: &[u64]) -> Result<()> {
+    let argument = view.argument;
+    if view.place != place {
+        return Err(Error::Place { argument, expected: place, actual: view.place });
+    }
+    if view.dtype != dtype {
+        return Err(Error::Dtype { argument, expected: dtype.name(), actual: view.dtype });
+    }
+    if view.shape() != shape {
+        return Err(Error::Shape { argument, expected: shape.to_vec(), actual: view.shape().to_vec() });
+    }
+    Ok(())
+}
+
+/// The call as routing and kernels see it. `views` are in the order of [`ForwardParams`].
+fn bind(spec: &Spec, lead: &[u64], views: &[Option<&RawView>; TENSORS], eps: f32) -> Result<(Shape, ForwardParams)> {
+    // rstd has the leading dimensions alone (or [1] beside one row), the others a last dimension too.
+    let lead_strides: [[u64; MAX_RANK]; ROW_TENSORS] = std::array::from_fn(|t| {
+        let mut strides = [0; MAX_RANK];
+        let own = views[t].map_or(&[][..], |view| view.strides());
+        let own = if t == RSTD { own } else { &own[..own.len().saturating_sub(1)] };
+        strides[..own.len()].copy_from_slice(own);
+        strides
+    });
+    let rows = rows::fold(lead, lead_strides.each_ref().map(|strides| &strides[..lead.len()]));
+    let count = u32::try_from(rows.count).ok().filter(|&count| count <= i32::MAX as u32);
+    let count = count.ok_or(Error::Size { argument: "x", expected: "at most 2^31 - 1 rows", actual: rows.count })?;
+
+    let mut params = ForwardParams {
+        rows: count,
+        levels: rows.levels as u32,
+        eps,
+        offset: sums::rms::offset(spec.offset || spec.weight.is_none()),
+        width: spec.width,
+        sizes: rows.sizes.map(|size| size as u32),
+        ..Default::default()
+    };
+    for (t, view) in views.iter().enumerate() {
+        let Some(view) = view else { continue };
+        params.address[t] = view.address;
+        if t < ROW_TENSORS {
+            params.pitch[t] = rows.strides[t][0];
+            for level in 1..MAX_LEVELS {
+                params.outer[level - 1][t] = rows.strides[t][level];
+            }
+        }
+        if t != RSTD {
+            params.column[t] = *view.strides().last().expect("a view has a dimension");
+            let steps = if t < ROW_TENSORS { &rows.strides[t][..] } else { &[] };
+            let vectors = (params.column[t] == 1 || spec.width == 1)
+                && view.address % 16 == 0
+                && steps.iter().all(|step| step * view.dtype.size() as u64 % 16 == 0);
+            params.vectors |= u32::from(vectors) << t;
+        }
+    }
+    let present = (0..TENSORS).filter(|&t| t != RSTD && views[t].is_some());
+    let vectors = rows.levels <= 2 && present.into_iter().all(|t| params.vectors >> t & 1 == 1);
+    Ok((Shape { rows: count, vectors }, params))
 }

@@ -1,0 +1,68 @@
+// The canonical order of sums across a row (docs/numerics.md): units of 8 elements, folded in half until one is left.
+//
+// A group of Group threads shares a row, thread t holding units t, t + Group, t + 2 Group, ... Folding halves joins far
+// units first, so the first folds stay inside a thread's registers, the next cross warps, the last cross lanes: the same
+// tree for every Group. Missing units are zeros, which no fold can tell from absent ones: the root has +0 added.
+#pragma once
+#include "cake/memory.cuh"
+
+namespace cake {
+
+// Sum of squares of a unit: two chains of 4 elements.
+__device__ __forceinline__ float unit_squares(const Unit& u) {
+    float chain[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        float a = low_float(u.pair[2 * half]), b = high_float(u.pair[2 * half]);
+        float c = low_float(u.pair[2 * half + 1]), d = high_float(u.pair[2 * half + 1]);
+        chain[half] = __fmaf_rn(d, d, __fmaf_rn(c, c, __fmaf_rn(b, b, __fmul_rn(a, a))));
+    }
+    return __fadd_rn(chain[0], chain[1]);
+}
+
+// Folds the Count sums of a thread into one.
+template <u32 Count, u32 Half = next_power_of_two(Count) / 2>
+__device__ __forceinline__ float fold_registers(float (&sums)[Count]) {
+    if constexpr (Half > 0) {  // recursion, because the compiler must know every index to keep the array in registers
+#pragma unroll
+        for (u32 i = 0; i < Half; ++i) {
+            if (i + Half < Count) sums[i] = __fadd_rn(sums[i], sums[i + Half]);
+        }
+        return fold_registers<Count, Half / 2>(sums);
+    }
+    return sums[0];
+}
+
+// Folds one value per lane across the lowest Lanes lanes of each aligned group of lanes; every lane gets the result.
+template <u32 Lanes>
+__device__ __forceinline__ float fold_lanes(float value) {
+#pragma unroll
+    for (u32 p = Lanes / 2; p > 0; p /= 2) value = __fadd_rn(value, __shfl_xor_sync(0xffffffffu, value, p));
+    return value;
+}
+
+// Shared memory of fold_group: one value for each thread of a CTA whose groups span warps.
+template <u32 Group, u32 Rows>
+struct FoldScratch {
+    float value[Group > 32 ? Group * Rows : 1];
+};
+
+// Folds one value per thread across a group; every thread gets the result. All threads of the CTA must call it.
+template <u32 Group, u32 Rows>
+__device__ __forceinline__ float fold_group(float value, FoldScratch<Group, Rows>& scratch) {
+    if constexpr (Group > 32) {
+        constexpr u32 Warps = Group / 32;
+        scratch.value[threadIdx.x] = value;
+        __syncthreads();
+        float across[Warps];
+        const float* mine = scratch.value + (threadIdx.x / Group) * Group + threadIdx.x % 32;
+#pragma unroll
+        for (u32 w = 0; w < Warps; ++w) across[w] = mine[w * 32];
+        value = fold_registers(across);
+        return fold_lanes<32>(value);
+    } else {
+        return fold_lanes<Group>(value);
+    }
+}
+
+}  // namespace cake

@@ -1,0 +1,34 @@
+// Fixed-width integers and the element types. No header of the toolkit is used: an image depends on these files alone.
+#pragma once
+
+namespace cake {
+
+using u16 = unsigned short;
+using u32 = unsigned int;
+using u64 = unsigned long long;
+using i64 = long long;
+
+struct bf16 {
+    u16 bits;
+};
+
+// Two BF16 in a register: the element of the lower address in the lower half.
+__device__ __forceinline__ float low_float(u32 pair) { return __uint_as_float(pair << 16); }
+__device__ __forceinline__ float high_float(u32 pair) { return __uint_as_float(pair & 0xffff0000u); }
+
+// Rounds both to nearest even; a NaN stays a NaN.
+__device__ __forceinline__ u32 round_pair(float low, float high) {
+    u32 pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
+constexpr u32 ceil_div(u32 a, u32 b) { return (a + b - 1) / b; }
+
+constexpr u32 next_power_of_two(u32 n) {
+    u32 p = 1;
+    while (p < n) p *= 2;
+    return p;
+}
+
+}  // namespace cake

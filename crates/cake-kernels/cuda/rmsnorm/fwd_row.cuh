@@ -1,0 +1,75 @@
+// Forward, one group of threads for each row, the row kept in registers. What one CTA does:
+//
+//     for each of its Rows rows, Group threads each:
+//         read the row (and the residual; write h)
+//         fold the sum of squares; rstd = 1 / sqrt(squares / Width + eps); write rstd
+//         write y = x * rstd * w
+//
+// Reads 2 bytes and writes 2 bytes an element (residual: 4 and 4), each once. The weight comes from L1 or L2.
+// Order of sums: the canonical fold.
+#pragma once
+#include "rmsnorm/args.cuh"
+
+namespace cake::rmsnorm {
+
+template <u32 Width, u32 Group, u32 Rows, u32 Stages, bool Residual, class Weight>
+__device__ __forceinline__ void fwd_row(const ForwardParams& p) {
+    constexpr u32 Units = Width / 8;
+    constexpr u32 Slots = ceil_div(Units, Group);
+    static_assert(Width % 8 == 0 && (Group & (Group - 1)) == 0);
+    __shared__ FoldScratch<Group, Rows> scratch;
+
+    const u32 lane = threadIdx.x % Group;
+    const u32 row = blockIdx.x * Rows + threadIdx.x / Group;
+    const bool live = row < p.rows;  // threads beyond the last row only keep the others company
+    const auto index = row_index<2>(p, row);
+
+    Unit x[Slots];
+    const char* x_row = row_of(p, X, index);
+    const char* residual_row = row_of(p, RESIDUAL, index);
+    Unit residual[Residual ? Slots : 1];
+#pragma unroll
+    for (u32 s = 0; s < Slots; ++s) {
+        const u32 unit = lane + s * Group;
+        x[s] = Unit{};
+        if (live && (Units % Group == 0 || unit < Units)) {
+            x[s] = load_unit(x_row + 16 * unit);
+            if constexpr (Residual) residual[s] = load_unit(residual_row + 16 * unit);
+        }
+    }
+    WeightUnit<Weight> w[Slots];
+    if (p.address[WEIGHT] != nullptr) {
+#pragma unroll
+        for (u32 s = 0; s < Slots; ++s) {
+            const u32 unit = lane + s * Group;
+            if (Units % Group == 0 || unit < Units) w[s].load(p.address[WEIGHT] + 8 * sizeof(Weight) * unit);
+        }
+    }
+    if constexpr (Residual) {
+        char* h_row = row_of(p, H, index);
+#pragma unroll
+        for (u32 s = 0; s < Slots; ++s) {
+            const u32 unit = lane + s * Group;
+            if (live && (Units % Group == 0 || unit < Units)) {
+                x[s] = add(x[s], residual[s]);
+                store_unit(h_row + 16 * unit, x[s]);
+            }
+        }
+    }
+
+    float squares[Slots];
+#pragma unroll
+    for (u32 s = 0; s < Slots; ++s) squares[s] = unit_squares(x[s]);
+    const float rstd = rstd_of(fold_group<Group, Rows>(fold_registers(squares), scratch), Width, p.eps);
+    if (!live) return;
+    if (lane == 0) write_rstd(p, index, rstd);
+
+    char* y_row = row_of(p, Y, index);
+#pragma unroll
+    for (u32 s = 0; s < Slots; ++s) {
+        const u32 unit = lane + s * Group;
+        if (Units % Group == 0 || unit < Units) store_unit(y_row + 16 * unit, scale(x[s], rstd, w[s], p.offset));
+    }
+}
+
+}  // namespace cake::rmsnorm

@@ -1,0 +1,132 @@
+// Forward for any width, alignment and strides. What one CTA does, for each of its Rows rows, Group threads each:
+//
+//     pass 1: read the row unit by unit (add the residual; write h), fold the sum of squares
+//     rstd = 1 / sqrt(squares / width + eps); write rstd
+//     pass 2: read the row again (h in the residual form), write y = x * rstd * w
+//
+// Departures from the obvious loop:
+//  1. Units are visited so that the canonical fold needs O(log) partial sums whatever the width: eight units a thread at
+//     a time, those that the first three folds join, and the batches in bit-reversed order, in which the fold joins
+//     neighbours; joined sums wait in shared memory, a level for each power of two.
+//  2. A tensor whose units are 16-byte aligned is read by 16-byte loads, any other element by element.
+//  3. The second read mostly finds the row in L1 or L2. An element is read and written by one thread only, so y may be
+//     x and h may be the residual.
+//
+// Order of sums: the canonical fold.
+#pragma once
+#include "rmsnorm/args.cuh"
+
+namespace cake::rmsnorm {
+
+__device__ __forceinline__ bool has_vectors(const ForwardParams& p, int tensor) { return p.vectors >> tensor & 1; }
+
+// Elements first .. first + count of a row, count <= 8, the rest zero.
+__device__ __forceinline__ Unit read_unit(const char* row, i64 stride, bool vectors, u64 first, u32 count) {
+    if (vectors && count == 8) return load_unit(row + 2 * first);
+    Unit u{};
+    const u16* elements = reinterpret_cast<const u16*>(row);
+#pragma unroll
+    for (u32 e = 0; e < 8; ++e) {
+        if (e < count) u.pair[e / 2] |= u32(elements[i64(first + e) * stride]) << (e % 2 * 16);
+    }
+    return u;
+}
+
+__device__ __forceinline__ void write_unit(char* row, i64 stride, bool vectors, u64 first, u32 count, const Unit& u) {
+    if (vectors && count == 8) return store_unit(row + 2 * first, u);
+    u16* elements = reinterpret_cast<u16*>(row);
+#pragma unroll
+    for (u32 e = 0; e < 8; ++e) {
+        if (e < count) elements[i64(first + e) * stride] = u16(u.pair[e / 2] >> (e % 2 * 16));
+    }
+}
+
+template <class Weight>
+__device__ __forceinline__ float read_weight(const ForwardParams& p, u64 column) {
+    const Weight* w = reinterpret_cast<const Weight*>(p.address[WEIGHT]) + i64(column) * p.column[WEIGHT];
+    if constexpr (sizeof(Weight) == 2) {
+        return low_float(w->bits);
+    } else {
+        return *w;
+    }
+}
+
+template <u32 Width, u32 Group, u32 Rows, u32 Stages, bool Residual, class Weight>
+__device__ __forceinline__ void fwd_scan(const ForwardParams& p) {
+    extern __shared__ float waiting[];  // [levels][threads]
+    __shared__ FoldScratch<Group, Rows> scratch;
+    constexpr u32 Batch = 8;
+    const u32 lane = threadIdx.x % Group;
+    const u32 row = blockIdx.x * Rows + threadIdx.x / Group;
+    const bool live = row < p.rows;
+    const auto index = row_index<max_levels>(p, row);
+    const char* x_row = row_of(p, X, index);
+    const char* residual_row = row_of(p, RESIDUAL, index);
+    char* h_row = row_of(p, H, index);
+    char* y_row = row_of(p, Y, index);
+
+    // Unit s of batch b is lane + Group * (b + batches * s): the first three folds join the units of a batch.
+    const u32 units = p.width / 8 + (p.width % 8 != 0);
+    u32 batches = 1, bits = 0;
+    while (u64(batches) * Group * Batch < units) batches *= 2, ++bits;
+    const auto first_of = [&](u32 batch, u32 s) { return 8 * (lane + u64(Group) * (batch + u64(batches) * s)); };
+    const auto count_of = [&](u64 first) { return first >= p.width ? 0u : min(8u, u32(p.width - first)); };
+
+    float squares = 0.0f;
+    if (live) {
+        for (u32 step = 0; step < batches; ++step) {
+            const u32 batch = bits == 0 ? 0 : __brev(step) >> (32 - bits);
+            Unit x[Batch];
+#pragma unroll
+            for (u32 s = 0; s < Batch; ++s) {
+                const u64 first = first_of(batch, s);
+                const u32 count = count_of(first);
+                x[s] = Unit{};
+                if (count == 0) continue;
+                x[s] = read_unit(x_row, p.column[X], has_vectors(p, X), first, count);
+                if constexpr (Residual) {
+                    x[s] = add(x[s], read_unit(residual_row, p.column[RESIDUAL], has_vectors(p, RESIDUAL), first, count));
+                    write_unit(h_row, p.column[H], has_vectors(p, H), first, count, x[s]);
+                }
+            }
+            float sums[Batch];
+#pragma unroll
+            for (u32 s = 0; s < Batch; ++s) sums[s] = unit_squares(x[s]);
+            squares = fold_registers(sums);
+            u32 level = 0;
+            for (; step >> level & 1; ++level) squares = __fadd_rn(waiting[level * blockDim.x + threadIdx.x], squares);
+            if (step + 1 < batches) waiting[level * blockDim.x + threadIdx.x] = squares;
+        }
+    }
+    const float rstd = rstd_of(fold_group<Group, Rows>(squares, scratch), p.width, p.eps);
+    if (!live) return;
+    if (lane == 0) write_rstd(p, index, rstd);
+
+    constexpr int normed = Residual ? H : X;
+    const char* normed_row = Residual ? h_row : x_row;
+    for (u64 first = 8 * lane; first < p.width; first += 8 * Group) {
+        const u32 count = count_of(first);
+        const Unit x = read_unit(normed_row, p.column[normed], has_vectors(p, normed), first, count);
+        WeightUnit<Weight> w;
+        float weights[8];
+        if (p.address[WEIGHT] != nullptr && has_vectors(p, WEIGHT) && count == 8) {
+            w.load(p.address[WEIGHT] + sizeof(Weight) * first);
+#pragma unroll
+            for (u32 e = 0; e < 8; ++e) weights[e] = e % 2 ? w.high(e / 2) : w.low(e / 2);
+        } else {
+#pragma unroll
+            for (u32 e = 0; e < 8; ++e) {
+                weights[e] = p.address[WEIGHT] != nullptr && e < count ? read_weight<Weight>(p, first + e) : 0.0f;
+            }
+        }
+        Unit y;
+#pragma unroll
+        for (u32 i = 0; i < 4; ++i) {
+            y.pair[i] = round_pair(__fmul_rn(__fmul_rn(low_float(x.pair[i]), rstd), __fadd_rn(weights[2 * i], p.offset)),
+                                   __fmul_rn(__fmul_rn(high_float(x.pair[i]), rstd), __fadd_rn(weights[2 * i + 1], p.offset)));
+        }
+        write_unit(y_row, p.column[Y], has_vectors(p, Y), first, count, y);
+    }
+}
+
+}  // namespace cake::rmsnorm
