@@ -2,9 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cake_rmsnorm::{
-    Buffer, Device, Dtype, Forward, ForwardPlan, Result, Spec, Stream, TensorView, TensorViewMut,
-};
+use cake_rmsnorm::{Buffer, Device, Dtype, Forward, ForwardPlan, Result, Spec, Stream, TensorView, TensorViewMut};
 use half::bf16;
 
 use super::WIDTH;
