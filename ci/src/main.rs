@@ -1,2 +1,46 @@
-//! ci
-fn main() {}
+//! What CI runs and what a person runs: `cargo ci <task>`.
+
+mod demo;
+mod gpu;
+mod images;
+mod shell;
+mod structure;
+mod test;
+mod tools;
+
+use anyhow::Result;
+use clap::Parser;
+
+/// Tasks of this repository. `cargo ci test` is all that CI runs.
+#[derive(Parser)]
+#[command(name = "cargo ci", bin_name = "cargo ci")]
+enum Task {
+    /// Checks everything that needs no GPU: format, lints, docs, structure, images, tests.
+    Test,
+    /// Compiles the CUDA images and writes crates/cake-kernels/images and images.lock.
+    Images {
+        /// Writes nothing; fails if the images are not what the sources compile to.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Checks the rules about who may name whom, and where unsafe code and PTX may stand.
+    Structure,
+    /// Packs into target/gpu what a GPU machine without Rust needs to run the tests, the verification and the demo.
+    Gpu,
+    /// Fits a norm to a text file, on the host or a GPU: [FILE] [--device host|cuda:N] and the example's other options.
+    Demo {
+        /// Passed on to crates/cake-rmsnorm/examples/fit_text.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+}
+
+fn main() -> Result<()> {
+    match Task::parse() {
+        Task::Test => test::run(),
+        Task::Images { check } => images::run(check),
+        Task::Structure => structure::run(),
+        Task::Gpu => gpu::run(),
+        Task::Demo { arguments } => demo::run(&arguments),
+    }
+}
