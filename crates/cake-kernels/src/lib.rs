@@ -3,7 +3,13 @@
 //! A kernel is a row of a list ([`rmsnorm`]) that names a schedule, a file under `cuda/`, and a geometry. Nothing here
 //! says when a kernel is used: that is the route tables' business, in the operators' crates.
 
+#[cfg(feature = "build")]
+pub mod build;
+mod images;
+mod names;
 pub mod rmsnorm;
+
+pub use images::{OPS, image, kernels};
 
 use cake_core::{Kernel, Program};
 

@@ -1,0 +1,50 @@
+//! The embedded images, and which kernels are in them.
+
+use cake_core::{Arch, Image, Kernel};
+
+pub use crate::names::OPS;
+use crate::rmsnorm;
+
+/// The bytes of `images/<op>_<target>.cubin.zst`; build.rs says in which folder that is.
+macro_rules! embedded {
+    ($op:literal, $arch:expr) => {
+        match $arch {
+            Arch::Sm80 => embedded!(file $op, "sm_80"),
+            Arch::Sm86 => embedded!(file $op, "sm_86"),
+            Arch::Sm89 => embedded!(file $op, "sm_89"),
+            Arch::Sm90 => embedded!(file $op, "sm_90a"),
+            Arch::Sm100 => embedded!(file $op, "sm_100a"),
+            Arch::Sm103 => embedded!(file $op, "sm_103a"),
+            Arch::Sm107 => embedded!(file $op, "sm_107a"),
+            Arch::Sm120 => embedded!(file $op, "sm_120"),
+        }
+    };
+    (file $op:literal, $target:literal) => {
+        include_bytes!(concat!(env!("CAKE_IMAGES"), "/", $op, "_", $target, ".cubin.zst")).as_slice()
+    };
+}
+
+/// The image of `op`, one of [`OPS`], for `arch`.
+pub fn image(op: &'static str, arch: Arch) -> Image {
+    let compressed = match op {
+        "rmsnorm" => embedded!("rmsnorm", arch),
+        _ => unknown(op),
+    };
+    Image { op, arch, compressed }
+}
+
+/// Every kernel of `op`, one of [`OPS`], for all architectures together.
+pub fn kernels(op: &str) -> Vec<&'static Kernel> {
+    match op {
+        "rmsnorm" => rmsnorm::FORWARD.iter().flat_map(|forms| forms.kernels()).collect(),
+        _ => unknown(op),
+    }
+}
+
+#[cold]
+fn unknown(op: &str) -> ! {
+    panic!("no kernels are listed for {op:?}: expected one of {OPS:?}")
+}
+
+#[cfg(test)]
+mod tests;

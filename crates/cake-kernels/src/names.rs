@@ -1,0 +1,14 @@
+//! The operators and targets that have images. The build script reads this file too, so it uses nothing of the crate.
+
+#![allow(dead_code, unreachable_pub)] // the crate, its builder and the build script use a part of it each
+
+/// Every operator with an image. Its kernels are listed in `src/<op>.rs`, its sources are `cuda/<op>/`.
+pub const OPS: &[&str] = &["rmsnorm"];
+
+/// The NVRTC target of every architecture, in the order of `cake_core::Arch::ALL`.
+pub(crate) const TARGETS: [&str; 8] = ["sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_103a", "sm_107a", "sm_120"];
+
+/// The file below `images/` for one operator and target.
+pub(crate) fn image_file(op: &str, target: &str) -> String {
+    format!("{op}_{target}.cubin.zst")
+}
