@@ -9,6 +9,7 @@ mod fit;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use anyhow::{Context, Result, bail, ensure};
 use cake_rmsnorm::Device;
 use clap::Parser;
 use fit::engine::{Engine, Gpu, Host, Output};
-use fit::{Fit, LEAST_BYTES, MOST_BYTES, Rows, WIDTH};
+use fit::{Fit, LEAST_BYTES, MOST_BYTES, Rows, STEPS, WIDTH};
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Fits the weight of an RMSNorm to a text: real bytes in, bits per byte and a digest of the result out.
@@ -28,7 +29,7 @@ struct Options {
     #[arg(long)]
     device: Option<Where>,
     /// Steps of gradient descent.
-    #[arg(long, default_value_t = 50)]
+    #[arg(long, default_value_t = STEPS)]
     steps: u32,
     /// On a GPU: compares y and rstd with the host's, bit by bit, every few steps.
     #[arg(long)]
@@ -56,8 +57,17 @@ impl FromStr for Where {
 /// Steps from one line of output, and one check, to the next.
 const LINE_EVERY: u32 = 5;
 
-fn main() -> Result<()> {
-    let options = Options::parse();
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<()> {
     let start = Instant::now();
 
     let text = match &options.file {
@@ -117,7 +127,7 @@ fn main() -> Result<()> {
     report(rows.count(), calls, fit.time(&mut *engine, calls)?);
     println!("total    {:.1} s", start.elapsed().as_secs_f64());
     println!("sha256   {}", fit.digest());
-    println!("         of the weights, y and rstd: for this text and {} steps the same everywhere", options.steps);
+    println!("         of the weights, y and rstd: the same on the host and on every GPU");
     Ok(())
 }
 

@@ -28,6 +28,8 @@ pub(crate) const LEAST_BYTES: usize = CONTEXTS + 1;
 /// Longer texts are cut here.
 pub(crate) const MOST_BYTES: usize = 16384;
 
+/// Steps, unless asked for another number.
+pub(crate) const STEPS: u32 = 50;
 /// Step length over the gradient of the mean loss, to begin with.
 const RATE: f32 = 48.0;
 /// How much of a step the next one repeats.
