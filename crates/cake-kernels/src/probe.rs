@@ -1,0 +1,46 @@
+//! Small kernels that measure and exercise the board: an empty one, and the grid barrier.
+
+use cake_core::{Dtype, Fusion, Kernel, Pass};
+
+/// Operator name in kernel names and images.
+pub const OP: &str = "probe";
+
+/// Parameters of every probe, mirrored by `cuda/probe/args.cuh`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ForwardParams {
+    /// Address of the barrier word.
+    pub barrier: u64,
+    /// Address of one 32-bit word for each CTA.
+    pub cells: u64,
+    /// Address of the 32-bit count of errors.
+    pub errors: u64,
+    /// Rounds of the barrier.
+    pub rounds: u32,
+}
+
+/// Does nothing.
+pub static EMPTY: Kernel = probe("empty", 32);
+/// Passes the grid barrier twice a round and checks what the other CTAs wrote; needs a cooperative launch.
+pub static BARRIER: Kernel = probe("barrier", 128);
+
+/// Every probe.
+pub static KERNELS: &[&Kernel] = &[&EMPTY, &BARRIER];
+
+const fn probe(schedule: &'static str, threads: u32) -> Kernel {
+    Kernel {
+        op: OP,
+        pass: Pass::Forward,
+        fusion: Fusion::Plain,
+        width: None,
+        schedule,
+        knob: "",
+        weight: Dtype::Bf16,
+        group: threads,
+        rows: 1,
+        min_ctas: 0,
+        persistent: 0,
+        stages: 0,
+        vectors: false,
+    }
+}
