@@ -3,7 +3,7 @@
 use cake_core::{Arch, Image, Kernel};
 
 pub use crate::names::OPS;
-use crate::rmsnorm;
+use crate::{probe, rmsnorm};
 
 /// The bytes of `images/<op>_<target>.cubin.zst`; build.rs says in which folder that is.
 macro_rules! embedded {
@@ -27,6 +27,7 @@ macro_rules! embedded {
 /// The image of `op`, one of [`OPS`], for `arch`.
 pub fn image(op: &'static str, arch: Arch) -> Image {
     let compressed = match op {
+        "probe" => embedded!("probe", arch),
         "rmsnorm" => embedded!("rmsnorm", arch),
         _ => unknown(op),
     };
@@ -36,6 +37,7 @@ pub fn image(op: &'static str, arch: Arch) -> Image {
 /// Every kernel of `op`, one of [`OPS`], for all architectures together.
 pub fn kernels(op: &str) -> Vec<&'static Kernel> {
     match op {
+        "probe" => probe::KERNELS.to_vec(),
         "rmsnorm" => rmsnorm::FORWARD.iter().flat_map(|forms| forms.kernels()).collect(),
         _ => unknown(op),
     }

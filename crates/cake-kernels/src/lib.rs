@@ -7,6 +7,7 @@
 pub mod build;
 mod images;
 mod names;
+pub mod probe;
 pub mod rmsnorm;
 
 pub use images::{OPS, image, kernels};

@@ -16,7 +16,8 @@ const HEAD: &str = "\
 const IMAGES: &str = "\n# image: operator, target, size in bytes, SHA-256\n";
 const KERNELS: &str = "
 # kernel: registers of a thread for each target (-: not in that image), then static shared memory of a CTA in bytes, one
-# figure if it is the same for all. Local memory and spills are 0 everywhere: a kernel that needs any is refused.
+# figure if it is the same for all, then, likewise, local memory of a thread if there is any. A kernel that spills, or needs
+# local memory for more than the arguments of a printf, is refused.
 ";
 
 /// The text of the lock.
@@ -50,11 +51,19 @@ fn line(name: &str, longest: usize, resources: &BTreeMap<Arch, Resources>) -> St
         Arch::ALL.map(|arch| resources.get(&arch).map_or("-".into(), |resources| figure(resources).to_string()))
     };
     let registers: String = column(|resources| resources.registers).iter().map(|text| format!(" {text:>7}")).collect();
-    let shared = column(|resources| resources.shared);
-    let mut figures: Vec<&String> = shared.iter().filter(|text| *text != "-").collect();
+    let shared = short(&column(|resources| resources.shared));
+    let stack = match short(&column(|resources| resources.stack)) {
+        zero if zero == "0" => String::new(),
+        stack => format!("  stack {stack}"),
+    };
+    format!("kernel {name:<longest$}  regs{registers}  smem {shared}{stack}")
+}
+
+/// The figures of a column, or the only one that occurs.
+fn short(column: &[String]) -> String {
+    let mut figures: Vec<&String> = column.iter().filter(|text| *text != "-").collect();
     figures.dedup();
-    let shared = if figures.len() == 1 { figures[0].clone() } else { shared.join(" ") };
-    format!("kernel {name:<longest$}  regs{registers}  smem {shared}")
+    if figures.len() == 1 { figures[0].clone() } else { column.join(" ") }
 }
 
 #[cfg(test)]
@@ -62,7 +71,7 @@ mod tests {
     use super::*;
 
     fn resources(registers: u32, shared: u32) -> Resources {
-        Resources { registers, shared }
+        Resources { registers, shared, stack: 0 }
     }
 
     #[test]
@@ -78,5 +87,11 @@ mod tests {
     fn shared_memory_that_differs_is_told_for_each_target() {
         let some = BTreeMap::from([(Arch::Sm90, resources(40, 128)), (Arch::Sm120, resources(255, 0))]);
         assert!(line("toy", 4, &some).ends_with("smem - - - 128 - - - 0"));
+    }
+
+    #[test]
+    fn local_memory_is_told_where_there_is_any() {
+        let some = BTreeMap::from([(Arch::Sm90, Resources { stack: 16, ..resources(40, 128) })]);
+        assert!(line("toy", 4, &some).ends_with("smem 128  stack 16"));
     }
 }

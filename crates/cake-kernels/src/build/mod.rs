@@ -113,7 +113,7 @@ fn compile(nvrtc: &Nvrtc, headers: &[(String, String)], op: &'static str, arch: 
     options.extend(unit::OPTIONS.iter().map(ToString::to_string));
     let context = || format!("{op} for {arch}");
     let compiled = nvrtc.compile(&format!("{op}.cu"), &unit, headers, &options).with_context(context)?;
-    let resources = report::resources(&compiled.log).with_context(context)?;
+    let resources = report::resources(&compiled.log, &compiled.ptx).with_context(context)?;
     for kernel in &kernels {
         ensure!(resources.contains_key(&kernel.to_string()), "{op} for {arch}: {kernel} is not in ptxas' report");
     }

@@ -18,6 +18,8 @@ const FILE: &str = "libnvrtc.so.13";
 
 type Program = *mut c_void;
 type Status = c_int;
+type GetSize = unsafe extern "C" fn(Program, *mut usize) -> Status;
+type Get = unsafe extern "C" fn(Program, *mut c_char) -> Status;
 
 /// The library, and those of its functions that are called here.
 pub(super) struct Nvrtc {
@@ -32,10 +34,12 @@ pub(super) struct Nvrtc {
         *const *const c_char,
     ) -> Status,
     compile: unsafe extern "C" fn(Program, c_int, *const *const c_char) -> Status,
-    log_size: unsafe extern "C" fn(Program, *mut usize) -> Status,
-    log: unsafe extern "C" fn(Program, *mut c_char) -> Status,
-    cubin_size: unsafe extern "C" fn(Program, *mut usize) -> Status,
-    cubin: unsafe extern "C" fn(Program, *mut c_char) -> Status,
+    log_size: GetSize,
+    log: Get,
+    ptx_size: GetSize,
+    ptx: Get,
+    cubin_size: GetSize,
+    cubin: Get,
     destroy: unsafe extern "C" fn(*mut Program) -> Status,
     /// Keeps the functions above mapped; dropped last.
     _library: Library,
@@ -45,6 +49,8 @@ pub(super) struct Nvrtc {
 pub(super) struct Compiled {
     /// The ELF file.
     pub(super) cubin: Vec<u8>,
+    /// What it was made from.
+    pub(super) ptx: String,
     /// What the compiler and ptxas said.
     pub(super) log: String,
 }
@@ -76,6 +82,8 @@ impl Nvrtc {
                 compile: *library.get(b"nvrtcCompileProgram\0")?,
                 log_size: *library.get(b"nvrtcGetProgramLogSize\0")?,
                 log: *library.get(b"nvrtcGetProgramLog\0")?,
+                ptx_size: *library.get(b"nvrtcGetPTXSize\0")?,
+                ptx: *library.get(b"nvrtcGetPTX\0")?,
                 cubin_size: *library.get(b"nvrtcGetCUBINSize\0")?,
                 cubin: *library.get(b"nvrtcGetCUBIN\0")?,
                 destroy: *library.get(b"nvrtcDestroyProgram\0")?,
@@ -113,8 +121,9 @@ impl Nvrtc {
         })?;
         // SAFETY: the program was created above; the options are strings, as many as the count says.
         let status = unsafe { (self.compile)(job.program, options.len() as c_int, options.as_ptr()) };
-        let log = String::from_utf8_lossy(&job.read(self.log_size, self.log)?).trim_end_matches('\0').to_string();
+        let log = job.read_text(self.log_size, self.log)?;
         self.check(status).with_context(|| log.clone())?;
+        let ptx = job.read_text(self.ptx_size, self.ptx)?;
         let cubin = job.read(self.cubin_size, self.cubin)?;
         // ptxas signs what it makes, which tells the patch level that nvrtcVersion does not.
         let signature = format!(", V{VERSION}");
@@ -122,7 +131,7 @@ impl Nvrtc {
             cubin.windows(signature.len()).any(|window| window == signature.as_bytes()),
             "the loaded NVRTC is not {VERSION}: run `python3 -m pip install nvidia-cuda-nvrtc=={VERSION}`"
         );
-        Ok(Compiled { cubin, log })
+        Ok(Compiled { cubin, ptx, log })
     }
 
     fn check(&self, status: Status) -> Result<()> {
@@ -143,11 +152,7 @@ struct Job<'a> {
 
 impl Job<'_> {
     /// What a pair of NVRTC functions, size and content, has to say.
-    fn read(
-        &self,
-        size: unsafe extern "C" fn(Program, *mut usize) -> Status,
-        content: unsafe extern "C" fn(Program, *mut c_char) -> Status,
-    ) -> Result<Vec<u8>> {
+    fn read(&self, size: GetSize, content: Get) -> Result<Vec<u8>> {
         let mut bytes = 0;
         // SAFETY: the program lives as long as `self`, and `bytes` through the call.
         self.nvrtc.check(unsafe { size(self.program, &mut bytes) })?;
@@ -155,6 +160,12 @@ impl Job<'_> {
         // SAFETY: `buffer` has the size that NVRTC asked for.
         self.nvrtc.check(unsafe { content(self.program, buffer.as_mut_ptr().cast()) })?;
         Ok(buffer)
+    }
+
+    /// The same for text, which NVRTC ends with a NUL.
+    fn read_text(&self, size: GetSize, content: Get) -> Result<String> {
+        let bytes = self.read(size, content)?;
+        Ok(String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_string())
     }
 }
 

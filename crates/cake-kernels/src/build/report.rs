@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
 /// What a kernel takes of an SM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,13 +11,20 @@ pub(super) struct Resources {
     pub(super) registers: u32,
     /// Static shared memory of a CTA, in bytes.
     pub(super) shared: u32,
+    /// Local memory of a thread for the arguments of a `printf`, in bytes; nothing else may use any.
+    pub(super) stack: u32,
 }
 
-/// The resources of each entry function in the log of `ptxas -v`. Any function that spills or keeps a stack in local
-/// memory is an error: both are slow, and a sign of an array that the compiler could not keep in registers.
-pub(super) fn resources(log: &str) -> Result<BTreeMap<String, Resources>> {
+/// The largest stack of a kernel that prints, in bytes: the arguments of a `printf` travel through local memory.
+const MOST_PRINTED: u32 = 32;
+
+/// The resources of each entry function in the log of `ptxas -v`. A function that spills is an error, and so is one that
+/// keeps a stack in local memory for anything but a `printf` in its PTX: both are slow, and a sign of an array that the
+/// compiler could not keep in registers.
+pub(super) fn resources(log: &str, ptx: &str) -> Result<BTreeMap<String, Resources>> {
     let mut entry = None;
     let mut function = "";
+    let mut stack = 0;
     let mut found = BTreeMap::new();
     for line in log.lines() {
         if let Some((_, rest)) = line.split_once("Compiling entry function '") {
@@ -25,24 +32,29 @@ pub(super) fn resources(log: &str) -> Result<BTreeMap<String, Resources>> {
         } else if let Some((_, name)) = line.split_once("Function properties for ") {
             function = name.trim();
         } else if line.contains("bytes stack frame") {
-            let [stack, stores, loads] = ["stack frame", "spill stores", "spill loads"].map(|what| bytes(line, what));
-            let (stack, stores, loads) = (stack?, stores?, loads?);
+            stack = bytes(line, "stack frame")?;
+            let (stores, loads) = (bytes(line, "spill stores")?, bytes(line, "spill loads")?);
+            let most_stack = if prints(ptx, function) { MOST_PRINTED } else { 0 };
             ensure!(
-                (stack, stores, loads) == (0, 0, 0),
+                (stores, loads) == (0, 0) && stack <= most_stack,
                 "{function} does not fit its registers: {stack} bytes of stack, {stores} of spill stores, {loads} of \
-                 spill loads, expected 0"
+                 spill loads, expected at most {most_stack}, 0, 0"
             );
         } else if let Some((_, rest)) = line.split_once("Used ") {
             let name = entry.take().with_context(|| format!("ptxas reports resources of no function: {line}"))?;
             let registers = rest.split(' ').next().unwrap_or_default();
             let registers = registers.parse().with_context(|| format!("expected a number of registers: {line}"))?;
             let shared = if line.contains("bytes smem") { bytes(line, "smem")? } else { 0 };
-            found.insert(name.to_string(), Resources { registers, shared });
-        } else if line.contains("are spilled to local memory in function") {
-            bail!("{}", line.trim());
+            found.insert(name.to_string(), Resources { registers, shared, stack });
         }
     }
     Ok(found)
+}
+
+/// Whether the kernel `name` calls `printf`.
+fn prints(ptx: &str, name: &str) -> bool {
+    let mut entries = ptx.split(".entry ").skip(1);
+    entries.any(|entry| entry.split('(').next().map(str::trim) == Some(name) && entry.contains("vprintf"))
 }
 
 /// The number in `<number> bytes <what>`.
@@ -68,25 +80,33 @@ ptxas         .     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loa
 ptxas info    : Used 14 registers, used 0 barriers
 ";
 
+    const PTX: &str = ".visible .entry rmsnorm_fwd_h6144_row( ) { ret; }
+.visible .entry rmsnorm_fwd_h6144_warp( ) { call.uni (retval0), vprintf, (param0, param1); }";
+
     #[test]
     fn registers_and_shared_memory_are_read() {
-        let found = resources(LOG).unwrap();
+        let found = resources(LOG, "").unwrap();
         assert_eq!(found.len(), 2);
-        assert_eq!(found["rmsnorm_fwd_h6144_row"], Resources { registers: 22, shared: 128 });
-        assert_eq!(found["rmsnorm_fwd_any_warp"], Resources { registers: 14, shared: 0 });
+        assert_eq!(found["rmsnorm_fwd_h6144_row"], Resources { registers: 22, shared: 128, stack: 0 });
+        assert_eq!(found["rmsnorm_fwd_any_warp"], Resources { registers: 14, shared: 0, stack: 0 });
     }
 
     #[test]
     fn a_spill_is_refused_with_its_bytes() {
         let log = LOG.replacen("0 bytes stack frame, 0", "176 bytes stack frame, 200", 1);
-        let error = resources(&log).unwrap_err().to_string();
+        let error = resources(&log, PTX).unwrap_err().to_string();
         assert!(error.starts_with("rmsnorm_fwd_h6144_row does not fit"), "{error}");
         assert!(error.contains("176 bytes of stack, 200 of spill stores"), "{error}");
     }
 
     #[test]
-    fn a_stack_frame_is_refused() {
-        let error = resources(&LOG.replacen("0 bytes stack", "32 bytes stack", 1)).unwrap_err().to_string();
+    fn a_stack_frame_is_refused_unless_the_kernel_prints() {
+        let log = LOG.replacen("0 bytes stack", "32 bytes stack", 1);
+        let error = resources(&log, PTX).unwrap_err().to_string();
         assert!(error.contains("32 bytes of stack"), "{error}");
+
+        let printing = PTX.replace("_warp", "_row");
+        assert_eq!(resources(&log, &printing).unwrap()["rmsnorm_fwd_h6144_row"].stack, 32);
+        assert!(resources(&log.replacen("32 bytes stack", "40 bytes stack", 1), &printing).is_err());
     }
 }
