@@ -93,7 +93,8 @@ fn norm(plan: &ForwardPlan, stream: &Stream, cudarc_stream: &CudaStream, buffers
     let (tensor, row) = (2 * (ROWS * WIDTH) as u64, 2 * WIDTH as u64);
 
     // SAFETY: each address is that of a live allocation of the stated size, which the buffers own; they are freed in
-    // order with this stream, and nothing but this stream reads or writes them.
+    // order with this stream, after the last replay, and nothing but this stream reads or writes them (C1, C2 and C7
+    // of docs/safety.md).
     let forward = unsafe {
         Forward {
             x: TensorView::from_raw("x", place, x, tensor, Dtype::Bf16, &shape, &strides)?,

@@ -114,7 +114,7 @@ impl Gpu {
         let input = |name, buffer: &Buffer, dtype, shape: &[u64], strides: &[i64]| {
             let (place, address, bytes) = (stream.place(), buffer.address(), buffer.bytes());
             // SAFETY: the buffer outlives the work, since dropping it waits for the device; it is written only by
-            // `Buffer::write` on the stream that reads it.
+            // `Buffer::write` on the stream that reads it (C1 and C2 of docs/safety.md).
             unsafe { TensorView::from_raw(name, place, address, bytes, dtype, shape, strides) }
         };
         let output = |name, buffer: &mut Buffer, dtype, shape: &[u64], strides: &[i64]| {
