@@ -7,7 +7,8 @@ use anyhow::{Result, bail};
 use crate::shell::{self, cargo, works};
 use crate::{images, structure, tools};
 
-/// The builder of the images is linted and tested too.
+/// The builder of the images is linted and tested too. Every step builds in the profile of the tests, so that GMP, MPFR
+/// and zstd are compiled once.
 const WORKSPACE: &str = "--workspace --features cake-kernels/build";
 
 /// Runs every step, also after one that failed, and prints a table of them.
@@ -32,11 +33,11 @@ fn tools() -> Result<()> {
 }
 
 fn lints() -> Result<()> {
-    shell::run(&mut cargo(&format!("clippy {WORKSPACE} --all-targets -- -D warnings")))
+    shell::run(&mut cargo(&format!("clippy {WORKSPACE} --profile test --all-targets -- -D warnings")))
 }
 
 fn docs() -> Result<()> {
-    shell::run(cargo(&format!("doc --no-deps {WORKSPACE}")).env("RUSTDOCFLAGS", "-D warnings"))
+    shell::run(cargo(&format!("doc --no-deps --profile test {WORKSPACE}")).env("RUSTDOCFLAGS", "-D warnings"))
 }
 
 /// Device tests report themselves as ignored, with the reason, where there is no GPU.
