@@ -1,0 +1,166 @@
+//! What is tried: cases as data, each with its reason. Nothing here runs anything.
+
+pub mod groups;
+pub mod layout;
+pub mod random;
+pub mod shapes;
+pub mod values;
+
+use cake_core::Dtype;
+use cake_rmsnorm::Spec;
+use std::fmt;
+
+use layout::Layout;
+use values::{Values, Weights};
+
+/// One forward call.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// What the plan fixes.
+    pub spec: Spec,
+    /// Leading dimensions; their product is the number of rows.
+    pub lead: Vec<u64>,
+    /// Whether the call asks for `rstd`.
+    pub rstd: bool,
+    /// Added to the mean of squares.
+    pub eps: f32,
+    /// What the rows hold.
+    pub values: Values,
+    /// What the weight holds.
+    pub weights: Weights,
+    /// Where the tensors lie.
+    pub layouts: Layouts,
+    /// `y` is `x`, element for element; the layout of `x` serves both.
+    pub y_over_x: bool,
+    /// `h` is `residual`, element for element; the layout of `residual` serves both.
+    pub h_over_residual: bool,
+    /// Rows repeat after this many distinct ones, a prime, so that large cases stay affordable: the host computes
+    /// the distinct rows, and every row of the result is compared.
+    pub distinct: u64,
+}
+
+/// A layout for each tensor of a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[allow(missing_docs)] // named as the arguments
+pub struct Layouts {
+    pub x: Layout,
+    pub residual: Layout,
+    pub y: Layout,
+    pub h: Layout,
+    pub rstd: Layout,
+    pub weight: Layout,
+}
+
+impl Layouts {
+    /// The same layout everywhere.
+    pub const fn all(layout: Layout) -> Layouts {
+        Layouts { x: layout, residual: layout, y: layout, h: layout, rstd: layout, weight: layout }
+    }
+}
+
+impl Case {
+    /// The plainest case: contiguous rows of ordinary numbers, bf16 weight, `rstd` asked for.
+    pub fn new(rows: u64, width: u32) -> Case {
+        Case {
+            spec: Spec::new(width),
+            lead: vec![rows],
+            rstd: true,
+            eps: 1e-6,
+            values: Values::Normal,
+            weights: Weights::Usual,
+            layouts: Layouts::default(),
+            y_over_x: false,
+            h_over_residual: false,
+            distinct: 61,
+        }
+    }
+
+    /// The same with another form: weight, offset, residual.
+    pub fn form(mut self, form: Form) -> Case {
+        self.spec = Spec { width: self.spec.width, ..form.spec() };
+        self
+    }
+
+    /// Rows in all.
+    pub fn rows(&self) -> u64 {
+        self.lead.iter().product()
+    }
+
+    /// Elements of an activation.
+    pub fn elements(&self) -> u64 {
+        self.rows() * u64::from(self.spec.width)
+    }
+}
+
+/// The forms of the operator: what a plan fixes besides the width.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Form {
+    /// Dtype of the weight.
+    pub weight: Option<Dtype>,
+    /// `1 + weight`.
+    pub offset: bool,
+    /// Residual form.
+    pub residual: bool,
+}
+
+impl Form {
+    /// All ten.
+    pub const ALL: [Form; 10] = {
+        let mut all = [Form { weight: None, offset: false, residual: false }; 10];
+        let weights = [None, Some(Dtype::Bf16), Some(Dtype::F32), Some(Dtype::Bf16), Some(Dtype::F32)];
+        let mut i = 0;
+        while i < 10 {
+            all[i] = Form { weight: weights[i / 2], offset: i >= 6, residual: i % 2 == 1 };
+            i += 1;
+        }
+        all
+    };
+
+    /// The two of most models.
+    pub const COMMON: [Form; 2] = [
+        Form { weight: Some(Dtype::Bf16), offset: false, residual: false },
+        Form { weight: Some(Dtype::Bf16), offset: false, residual: true },
+    ];
+
+    /// Of width 1.
+    pub fn spec(self) -> Spec {
+        Spec { weight: self.weight, offset: self.offset, residual: self.residual, ..Spec::new(1) }
+    }
+}
+
+impl fmt::Display for Case {
+    /// What sets the case apart, in one line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lead = self.lead.iter().map(u64::to_string).collect::<Vec<_>>().join("x");
+        write!(f, "t{lead} h{}", self.spec.width)?;
+        match self.spec.weight {
+            Some(dtype) => write!(f, " w={}{dtype}", if self.spec.offset { "1+" } else { "" })?,
+            None => f.write_str(" w=none")?,
+        }
+        for (flag, text) in [
+            (self.spec.residual, " residual"),
+            (!self.rstd, " no-rstd"),
+            (self.y_over_x, " y=x"),
+            (self.h_over_residual, " h=residual"),
+        ] {
+            f.write_str(if flag { text } else { "" })?;
+        }
+        if self.eps != 1e-6 {
+            write!(f, " eps={:e}", self.eps)?;
+        }
+        if self.values != Values::Normal {
+            write!(f, " {:?}", self.values)?;
+        }
+        if self.weights != Weights::Usual {
+            write!(f, " weights={:?}", self.weights)?;
+        }
+        let Layouts { x, residual, y, h, rstd, weight } = self.layouts;
+        let named = [("x", x), ("residual", residual), ("y", y), ("h", h), ("rstd", rstd), ("weight", weight)];
+        for (name, layout) in named {
+            if layout != Layout::Contiguous {
+                write!(f, " {name}:{layout:?}")?;
+            }
+        }
+        Ok(())
+    }
+}

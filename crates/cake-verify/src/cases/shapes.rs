@@ -1,0 +1,18 @@
+//! Widths and numbers of rows.
+
+/// Widths with tuned programs.
+pub const TUNED: [u32; 17] =
+    [128, 256, 512, 1024, 1536, 2048, 2560, 2880, 3072, 3584, 4096, 5120, 6144, 7168, 8192, 12288, 16384];
+
+/// Widths around a unit, a warp, and every power of two that a group of threads may be: tails, and rows that start at
+/// odd addresses.
+pub const NARROW: [u32; 19] = [1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 127, 129];
+
+/// Widths next to tuned ones, those of models without tuned programs, and one that is prime.
+pub const UNTUNED: [u32; 14] = [255, 257, 513, 541, 768, 769, 1000, 1152, 1200, 2304, 2520, 4104, 5376, 8200];
+
+/// Widths beyond the registers of a CTA.
+pub const WIDE: [u32; 7] = [20480, 32768, 53248, 65536, 65537, 131072, 262144];
+
+/// Numbers of rows: none, one, and one less and one more than every tile that a schedule may use.
+pub const ROWS: [u64; 17] = [0, 1, 2, 7, 63, 64, 65, 127, 128, 129, 255, 256, 257, 1024, 4096, 16172, 16231];

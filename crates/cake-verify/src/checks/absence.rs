@@ -1,0 +1,62 @@
+//! Without a GPU, or without a driver: typed errors, no panic, and the host path works. A fresh process is asked, with
+//! no device visible; on a machine without libcuda that process finds no driver.
+
+use std::process::{Command, Stdio};
+
+use cake_core::{Device, Error};
+
+use super::{Context, Task};
+use crate::cases::Case;
+use crate::checks::matrix;
+use crate::engine::target::Target;
+use crate::report::Tally;
+
+const CHECK: &str = "absence";
+
+/// The argument that makes `cake-verify` be the fresh process.
+pub const SUBCOMMAND: &str = "without-device";
+
+/// One task.
+pub fn tasks() -> [Task; 1] {
+    let judge = |context: &Context| {
+        let mut tally = Tally::default();
+        tally.judge_result(CHECK, "a fresh process without devices", ask(context));
+        tally
+    };
+    [Task::new("absence", "a machine without a GPU panics, or fails at load", judge)]
+}
+
+fn ask(context: &Context) -> Result<(), String> {
+    let output = Command::new(&context.executable)
+        .arg(SUBCOMMAND)
+        .env("CUDA_VISIBLE_DEVICES", "")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("{}: {error}", context.executable.display()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    Err(format!("{}: {}", output.status, text.trim()))
+}
+
+/// What the fresh process does. It sees no device.
+pub fn without_device(seed: u64) -> Result<String, String> {
+    let error = match Device::new(0) {
+        Err(error) => error,
+        Ok(device) => return Err(format!("expected no device, found {device:?}")),
+    };
+    match &error {
+        Error::DriverMissing | Error::NoDevice { ordinal: 0, present: 0 } => {}
+        other => return Err(format!("expected Error::DriverMissing or Error::NoDevice, got {other:?}")),
+    }
+    match Device::count() {
+        Ok(0) | Err(Error::DriverMissing) => {}
+        other => return Err(format!("expected 0 devices or Error::DriverMissing, got {other:?}")),
+    }
+    let tally = matrix::judge(&Case::new(3, 128), &Target::Host, seed, 4096);
+    if tally.failures() > 0 {
+        return Err(tally.messages());
+    }
+    Ok(format!("{error}; the host path works"))
+}

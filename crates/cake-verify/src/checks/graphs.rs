@@ -1,0 +1,106 @@
+//! Graph capture: without warm-up a clear error, and the process goes on; with it, replays equal eager calls.
+
+use cake_core::Error;
+
+use super::{Context, Task};
+use crate::cases::values::Values;
+use crate::cases::{Case, Form};
+use crate::engine::driver::Graph;
+use crate::engine::expected::Expected;
+use crate::engine::setup::Setup;
+use crate::report::Tally;
+
+const CHECK: &str = "graphs";
+
+/// A task for each way to capture.
+pub fn tasks() -> [Task; 3] {
+    let task = |name, why, run: fn(&Context) -> Result<(), String>| {
+        let judge = move |context: &Context| {
+            let mut tally = Tally::default();
+            tally.judge_result(CHECK, name, run(context));
+            tally
+        };
+        Task::new(name, why, judge).device().alone()
+    };
+    [
+        task("graphs/cold", "an image is loaded inside a capture, which poisons the context", cold),
+        task("graphs/replays", "a replay reads what the captured call left behind", replays),
+        task("graphs/no_rows", "a call of zero rows breaks a capture", no_rows),
+    ]
+}
+
+/// A plan that was never warmed up, captured; then warmed up and used, then captured again.
+fn cold(context: &Context) -> Result<(), String> {
+    let case = Case::new(64, 6144);
+    let setup = Setup::new(&case, &context.target, context.seed).map_err(text)?;
+    let stream = setup.lane.stream().ok_or("needs a GPU")?;
+    let plan = context.target.plan(&case.spec).map_err(text)?;
+    let (_, captured) = Graph::capture(stream, || setup.call().queue(&plan, &setup.lane))?;
+    match captured {
+        Err(Error::WarmUpNeeded { .. }) => {}
+        Err(other) => return Err(format!("expected Error::WarmUpNeeded, got {other}")),
+        Ok(()) => return Err("a capture without warm-up was not refused".into()),
+    }
+    nothing_written(&setup)?;
+    setup.call().run(&plan, &setup.lane).map_err(|error| format!("after the refused capture: {error}"))?;
+    as_expected(&setup)?;
+    setup.reset().map_err(text)?;
+    let (graph, captured) = Graph::capture(stream, || setup.call().queue(&plan, &setup.lane))?;
+    captured.map_err(text)?;
+    graph?.launch(stream)?;
+    as_expected(&setup)
+}
+
+/// Every program: captured once, replayed with new data in the same memory.
+fn replays(context: &Context) -> Result<(), String> {
+    for form in Form::COMMON {
+        for width in [128, 1000, 6144] {
+            let case = Case::new(300, width).form(form);
+            for way in context.target.plans(&case.spec).map_err(text)? {
+                let mut setup = Setup::new(&case, &context.target, context.seed).map_err(text)?;
+                way.plan.warm_up().map_err(text)?;
+                let graph = {
+                    let stream = setup.lane.stream().ok_or("needs a GPU")?;
+                    let (graph, captured) = Graph::capture(stream, || setup.call().queue(&way.plan, &setup.lane))?;
+                    captured.map_err(text)?;
+                    graph?
+                };
+                nothing_written(&setup)?;
+                for round in 0..10 {
+                    let values = [Values::Normal, Values::Large, Values::NotNumbers][round % 3];
+                    let other = Case { values, ..case.clone() };
+                    setup.replace(Expected::of(&other, context.seed + round as u64)).map_err(text)?;
+                    graph.launch(setup.lane.stream().ok_or("needs a GPU")?)?;
+                    as_expected(&setup).map_err(|error| format!("{} replay {round}: {error}", way.name))?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn no_rows(context: &Context) -> Result<(), String> {
+    let setup = Setup::new(&Case::new(0, 6144), &context.target, context.seed).map_err(text)?;
+    let stream = setup.lane.stream().ok_or("needs a GPU")?;
+    let plan = context.target.plan(&setup.case.spec).map_err(text)?;
+    plan.warm_up().map_err(text)?;
+    let (graph, captured) = Graph::capture(stream, || setup.call().queue(&plan, &setup.lane))?;
+    captured.map_err(text)?;
+    graph?.launch(stream)?;
+    as_expected(&setup)
+}
+
+fn as_expected(setup: &Setup) -> Result<(), String> {
+    setup.lane.synchronize().map_err(text)?;
+    let outputs = setup.outputs().map_err(text)?;
+    setup.differences(outputs).first().map_or(Ok(()), |difference| Err(difference.to_string()))
+}
+
+fn nothing_written(setup: &Setup) -> Result<(), String> {
+    let outputs = setup.outputs().map_err(text)?;
+    setup.writes(outputs).first().map_or(Ok(()), |difference| Err(format!("before any launch: {difference}")))
+}
+
+fn text(error: Error) -> String {
+    error.to_string()
+}

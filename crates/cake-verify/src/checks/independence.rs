@@ -1,0 +1,71 @@
+//! A row's bits do not depend on where it stands, or among how many rows: a block size chosen from the number of rows
+//! must not show.
+
+use cake_core::Result;
+
+use super::{Context, Task};
+use crate::cases::values::Values;
+use crate::cases::{Case, Form};
+use crate::engine::setup::{Outputs, Setup};
+use crate::engine::target::Target;
+use crate::report::Tally;
+
+const CHECK: &str = "independence";
+
+/// Numbers of rows around tiles and windows.
+const ROWS: [u64; 7] = [2, 31, 255, 256, 257, 4096, 100_000];
+
+const WIDTHS: [u32; 6] = [128, 1000, 1024, 4096, 6144, 8192];
+
+/// A task for each width.
+pub fn tasks() -> impl Iterator<Item = Task> {
+    const WHY: &str = "a block size or program chosen from the number of rows shows in the bits";
+    WIDTHS
+        .into_iter()
+        .map(|width| Task::new(format!("independence/h{width}"), WHY, move |context| of_width(context, width)))
+}
+
+fn of_width(context: &Context, width: u32) -> Tally {
+    let mut tally = Tally::default();
+    for form in Form::COMMON {
+        for rows in ROWS {
+            let elements = rows * u64::from(width);
+            if elements > context.profile.most_elements().min(1 << 26) {
+                continue;
+            }
+            let case = Case { values: Values::Normal, ..Case::new(rows, width).form(form) };
+            tally.judge_result(CHECK, &case.to_string(), compare(&context.target, context.seed, &case));
+        }
+    }
+    tally
+}
+
+/// The first, middle and last row of a call against the same rows alone.
+fn compare(target: &Target, seed: u64, case: &Case) -> Result<(), String> {
+    let text = |error: cake_core::Error| error.to_string();
+    let many = Setup::new(case, target, seed).map_err(text)?;
+    let alone = Case { lead: vec![1], ..case.clone() };
+    for way in target.plans(&case.spec).map_err(text)? {
+        let outputs = run(&many, &way.plan).map_err(text)?;
+        for row in [0, case.rows() as usize / 2, case.rows() as usize - 1] {
+            let single = Setup::with(&alone, target, many.expected.alone(row)).map_err(text)?;
+            let own = run(&single, &way.plan).map_err(text)?;
+            for (name, columns) in [("rstd", 1), ("y", case.spec.width), ("h", case.spec.width)] {
+                for column in 0..columns as usize {
+                    let (among, one) = (many.bits(&outputs, name, row, column), single.bits(&own, name, 0, column));
+                    if among != one {
+                        let way = &way.name;
+                        return Err(format!("{way} {name} row {row} column {column}: {among:x?}, alone {one:x?}"));
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn run(setup: &Setup, plan: &cake_rmsnorm::ForwardPlan) -> Result<Outputs> {
+    setup.reset()?;
+    setup.call().run(plan, &setup.lane)?;
+    setup.outputs()
+}

@@ -1,0 +1,135 @@
+//! What is judged. A [`Task`] is one line of the matrix: the command runs all of them in one process, and
+//! `tests/device.rs` makes a test of each.
+//!
+//! | check | judges |
+//! |-------|--------|
+//! | `accuracy` | `h`, `rstd`, `y` against MPFR, within [`bounds`](crate::bounds), element by element |
+//! | `bits` | every program's outputs against the canonical bits; on the host, the host path |
+//! | `surroundings` | margins, gaps between rows, and inputs keep every byte; refused calls write nothing |
+//! | `independence` | a row's bits do not depend on where it stands, or among how many |
+//! | `repeats` | the same bits, call after call, while other work disturbs the device |
+//! | `arguments` | bad calls are refused with the right error, and write nothing |
+//! | `limits` | offsets beyond 2^31 and 2^32 elements, 2^31 - 1 rows |
+//! | `threads` | plans and devices shared by threads and streams |
+//! | `graphs` | capture and replay; a capture without warm-up fails and leaves the process usable |
+//! | `contexts` | the thread's current context is the same before and after |
+//! | `absence` | without a GPU or a driver: typed errors, and the host path works |
+
+pub mod absence;
+pub mod arguments;
+pub mod contexts;
+pub mod graphs;
+pub mod independence;
+pub mod limits;
+pub mod matrix;
+pub mod repeats;
+pub mod threads;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cake_core::DeviceInfo;
+
+use crate::cases::groups::{self, Profile};
+use crate::engine::target::Target;
+use crate::report::Tally;
+
+/// What tasks are told.
+#[derive(Debug)]
+pub struct Context {
+    /// What is judged.
+    pub target: Target,
+    /// Of every random number.
+    pub seed: u64,
+    /// How much is tried.
+    pub profile: Profile,
+    /// The `cake-verify` command, for checks that need a fresh process.
+    pub executable: PathBuf,
+    /// Steps done, for a progress bar.
+    pub done: AtomicU64,
+}
+
+impl Context {
+    /// A context without progress.
+    pub fn new(target: Target, seed: u64, profile: Profile, executable: PathBuf) -> Context {
+        Context { target, seed, profile, executable, done: AtomicU64::new(0) }
+    }
+
+    /// Counts a step.
+    pub fn step(&self) {
+        self.done.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Some judgements that belong together.
+pub struct Task {
+    /// Unique; a path like `rows/h6144`.
+    pub name: String,
+    /// What would be found.
+    pub why: &'static str,
+    /// Steps that [`Context::step`] will count.
+    pub steps: u64,
+    /// Whether it has to be the only one that runs: it measures, fills the memory, or uses modes of the whole process.
+    pub alone: bool,
+    /// Whether it needs a GPU.
+    pub device: bool,
+    run: Box<dyn Fn(&Context) -> Tally + Send + Sync>,
+}
+
+impl Task {
+    fn new(
+        name: impl Into<String>,
+        why: &'static str,
+        run: impl Fn(&Context) -> Tally + Send + Sync + 'static,
+    ) -> Task {
+        Task { name: name.into(), why, steps: 1, alone: false, device: false, run: Box::new(run) }
+    }
+
+    fn steps(self, steps: usize) -> Task {
+        Task { steps: steps as u64, ..self }
+    }
+
+    fn alone(self) -> Task {
+        Task { alone: true, ..self }
+    }
+
+    fn device(self) -> Task {
+        Task { device: true, ..self }
+    }
+
+    /// Runs it. A panic is a failure of the task, not of the run.
+    pub fn run(&self, context: &Context) -> Tally {
+        let before = context.done.load(Ordering::Relaxed);
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (self.run)(context)));
+        if self.steps == 1 && context.done.load(Ordering::Relaxed) == before {
+            context.step();
+        }
+        caught.unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+            let mut tally = Tally::default();
+            tally.judge("panics", Some(format!("{}: {text}", self.name)));
+            tally
+        })
+    }
+}
+
+impl std::fmt::Debug for Task {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Task").field("name", &self.name).field("why", &self.why).finish_non_exhaustive()
+    }
+}
+
+/// Every task. `device` is the GPU that the cases are made for, if one is judged.
+pub fn tasks(profile: Profile, device: Option<&DeviceInfo>) -> Vec<Task> {
+    let mut tasks: Vec<Task> = groups::all(profile, device).into_iter().map(matrix::task).collect();
+    tasks.extend(independence::tasks());
+    tasks.extend(repeats::tasks());
+    tasks.extend(arguments::tasks());
+    tasks.extend(threads::tasks());
+    tasks.extend(absence::tasks());
+    tasks.extend(limits::tasks());
+    tasks.extend(graphs::tasks());
+    tasks.extend(contexts::tasks());
+    tasks
+}

@@ -1,0 +1,107 @@
+//! One device, shared plans, many threads and streams.
+
+use std::sync::Arc;
+
+use cake_rmsnorm::ForwardPlan;
+
+use super::{Context, Task};
+use crate::cases::{Case, Form};
+use crate::engine::setup::Setup;
+use crate::report::Tally;
+
+const CHECK: &str = "threads";
+
+/// A task for each kind of sharing.
+pub fn tasks() -> [Task; 3] {
+    let task = |name, why, run: fn(&Context) -> Result<(), String>| {
+        Task::new(name, why, move |context| {
+            let mut tally = Tally::default();
+            tally.judge_result(CHECK, name, run(context));
+            tally
+        })
+    };
+    [
+        task("threads/shared_plans", "caches of a plan or a device race", shared_plans),
+        task("threads/first_use", "two threads load an image at the same time", first_use),
+        task("threads/dropped_inputs", "memory is reused while a queued call still reads it", dropped_inputs).device(),
+    ]
+}
+
+const THREADS: u32 = 8;
+
+/// Eight threads, each with its own stream, call plans of different widths that all of them share.
+fn shared_plans(context: &Context) -> Result<(), String> {
+    let widths = [128, 512, 1000, 2048, 4096, 6144];
+    let cases: Vec<Case> =
+        widths.iter().flat_map(|&width| Form::COMMON.map(|form| Case::new(37, width).form(form))).collect();
+    let plans = cases.iter().map(|case| context.target.plan(&case.spec).map_err(text));
+    let plans: Vec<ForwardPlan> = plans.collect::<Result<_, _>>()?;
+    on_every_thread(|thread| {
+        let own: Vec<usize> = (0..cases.len()).map(|i| (i * 5 + thread as usize) % cases.len()).collect();
+        let setups = own.iter().map(|&i| Setup::new(&cases[i], &context.target, context.seed + u64::from(thread)));
+        let setups: Vec<Setup> = setups.collect::<Result<_, _>>().map_err(text)?;
+        for call in 0..context.profile.pick(2, 1000) {
+            for (setup, &i) in setups.iter().zip(&own) {
+                setup.call().queue(&plans[i], &setup.lane).map_err(text)?;
+            }
+            // Looking at every result would let only one call at a time be in flight.
+            if call % 100 == 1 {
+                setups.iter().try_for_each(as_expected)?;
+                setups.iter().try_for_each(Setup::reset).map_err(text)?;
+            }
+        }
+        let last = |(setup, &i): (&Setup, &usize)| setup.call().queue(&plans[i], &setup.lane).map_err(text);
+        setups.iter().zip(&own).try_for_each(last)?;
+        setups.iter().try_for_each(as_expected)
+    })
+}
+
+/// Eight threads that use fresh plans at once.
+fn first_use(context: &Context) -> Result<(), String> {
+    let start = Arc::new(std::sync::Barrier::new(THREADS as usize));
+    on_every_thread(|thread| {
+        let case = Case::new(5, [128, 6144][thread as usize % 2]);
+        let setup = Setup::new(&case, &context.target, context.seed);
+        let plan = context.target.plan(&case.spec);
+        start.wait();
+        let (setup, plan) = (setup.map_err(text)?, plan.map_err(text)?);
+        setup.call().run(&plan, &setup.lane).map_err(text)?;
+        as_expected(&setup)
+    })
+}
+
+/// Inputs dropped right after the call is queued, and their memory taken and overwritten by someone else.
+fn dropped_inputs(context: &Context) -> Result<(), String> {
+    let case = Case::new(2000, 4096);
+    let plan = context.target.plan(&case.spec).map_err(text)?;
+    for round in 0..context.profile.pick(3, 20) {
+        let mut setup = Setup::new(&case, &context.target, context.seed + round).map_err(text)?;
+        setup.call().queue(&plan, &setup.lane).map_err(text)?;
+        setup.drop_inputs();
+        let usurper = Setup::new(&Case::new(2000, 4096), &context.target, context.seed + 1000).map_err(text)?;
+        as_expected(&setup)?;
+        drop(usurper);
+    }
+    Ok(())
+}
+
+fn on_every_thread(work: impl Fn(u32) -> Result<(), String> + Sync) -> Result<(), String> {
+    std::thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || work(thread))).collect();
+        threads.into_iter().enumerate().try_for_each(|(i, thread)| match thread.join() {
+            Ok(result) => result.map_err(|error| format!("thread {i}: {error}")),
+            Err(_) => Err(format!("thread {i} panicked")),
+        })
+    })
+}
+
+fn as_expected(setup: &Setup) -> Result<(), String> {
+    setup.lane.synchronize().map_err(text)?;
+    let outputs = setup.outputs().map_err(text)?;
+    setup.differences(outputs).first().map_or(Ok(()), |difference| Err(format!("[{}] {difference}", setup.case)))
+}
+
+fn text(error: cake_core::Error) -> String {
+    error.to_string()
+}

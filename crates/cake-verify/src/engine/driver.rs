@@ -1,0 +1,112 @@
+//! What checks need of the driver and users of Cake would do with their own library: graph capture, the current
+//! context, free memory. Thin wrappers over `cudarc`'s raw bindings.
+//!
+//! Unsafe code is fenced here. Each call passes pointers to live locals of the documented type, and handles that this
+//! module or a [`Stream`] owns; a [`Device`] or [`Stream`] in the arguments proves that libcuda is loaded.
+#![allow(unsafe_code)]
+
+use std::marker::PhantomData;
+use std::ptr;
+
+use cake_core::{Device, Stream};
+use cudarc::driver::sys;
+
+type Result<T> = std::result::Result<T, String>;
+
+/// The device's primary context, current on this thread until dropped; then there is what was before.
+#[derive(Debug)]
+pub struct Current {
+    former: sys::CUcontext,
+    device: sys::CUdevice,
+    // Contexts are current on one thread.
+    thread: PhantomData<*const ()>,
+}
+
+impl Current {
+    /// Makes the primary context current.
+    pub fn primary(device: &Device) -> Result<Current> {
+        let (mut handle, mut context, mut former) = (0, ptr::null_mut(), ptr::null_mut());
+        // SAFETY: see the head of the file; the device exists.
+        unsafe {
+            check("cuDeviceGet", sys::cuDeviceGet(&mut handle, device.info().ordinal as i32))?;
+            check("cuCtxGetCurrent", sys::cuCtxGetCurrent(&mut former))?;
+            check("cuDevicePrimaryCtxRetain", sys::cuDevicePrimaryCtxRetain(&mut context, handle))?;
+            check("cuCtxSetCurrent", sys::cuCtxSetCurrent(context))?;
+        }
+        Ok(Current { former, device: handle, thread: PhantomData })
+    }
+
+    /// Bytes of device memory that are free.
+    pub fn free_bytes(&self) -> Result<u64> {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: see the head of the file.
+        check("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) })?;
+        Ok(free as u64)
+    }
+}
+
+impl Drop for Current {
+    fn drop(&mut self) {
+        // SAFETY: what was current before, possibly nothing; and the reference that `primary` took.
+        unsafe {
+            sys::cuCtxSetCurrent(self.former);
+            sys::cuDevicePrimaryCtxRelease_v2(self.device);
+        }
+    }
+}
+
+/// The address of the thread's current context, 0 without one.
+pub fn current_context(_: &Device) -> Result<usize> {
+    let mut context = ptr::null_mut();
+    // SAFETY: see the head of the file.
+    check("cuCtxGetCurrent", unsafe { sys::cuCtxGetCurrent(&mut context) })?;
+    Ok(context as usize)
+}
+
+/// A graph that can be launched.
+#[derive(Debug)]
+pub struct Graph(sys::CUgraphExec);
+
+impl Graph {
+    /// Captures what `work` queues on a stream, in the strictest mode: nothing in this process may do what a capture
+    /// forbids. The second value is what `work` returned; the capture ends in any case.
+    pub fn capture<T>(stream: &Stream, work: impl FnOnce() -> T) -> Result<(Result<Graph>, T)> {
+        let _current = Current::primary(stream.device())?;
+        let handle: sys::CUstream = stream.raw().cast();
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
+        // SAFETY: see the head of the file.
+        check("cuStreamBeginCapture", unsafe { sys::cuStreamBeginCapture_v2(handle, mode) })?;
+        let returned = work();
+        let (mut graph, mut executable) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: see the head of the file.
+        let ended = check("cuStreamEndCapture", unsafe { sys::cuStreamEndCapture(handle, &mut graph) });
+        let graph = ended.and_then(|()| {
+            // SAFETY: the capture gave this graph; it is not used after.
+            unsafe {
+                let made = sys::cuGraphInstantiateWithFlags(&mut executable, graph, 0);
+                sys::cuGraphDestroy(graph);
+                check("cuGraphInstantiate", made)?;
+            }
+            Ok(Graph(executable))
+        });
+        Ok((graph, returned))
+    }
+
+    /// Queues the graph.
+    pub fn launch(&self, stream: &Stream) -> Result<()> {
+        let _current = Current::primary(stream.device())?;
+        // SAFETY: see the head of the file.
+        check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(self.0, stream.raw().cast()) })
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        // SAFETY: made by `capture`, destroyed once.
+        unsafe { sys::cuGraphExecDestroy(self.0) };
+    }
+}
+
+fn check(call: &str, result: sys::CUresult) -> Result<()> {
+    if result == sys::CUresult::CUDA_SUCCESS { Ok(()) } else { Err(format!("{call}: {result:?}")) }
+}

@@ -1,0 +1,55 @@
+//! The command `cake-verify`.
+
+use std::process::ExitCode;
+
+use cake_verify::{cases, checks, doctor, routes, run};
+use clap::{Parser, Subcommand};
+
+/// Judges the Cake kernels.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Runs the whole matrix; exits with 1 when anything fails.
+    Run(run::Options),
+    /// Shows which program serves a shape on an architecture; needs no GPU.
+    Routes(routes::Options),
+    /// Says what is here, what would be used, and what is missing.
+    Doctor,
+    /// For `run`: asks a process without devices what it finds.
+    #[command(name = checks::absence::SUBCOMMAND, hide = true)]
+    WithoutDevice,
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Run(options) => run::run(&options),
+        Command::Routes(options) => routes::routes(&options).map(|text| {
+            print!("{text}");
+            true
+        }),
+        Command::Doctor => {
+            print!("{}", doctor::doctor());
+            Ok(true)
+        }
+        Command::WithoutDevice => {
+            checks::absence::without_device(cases::random::DEFAULT_SEED).map_err(anyhow::Error::msg).map(|text| {
+                println!("{text}");
+                true
+            })
+        }
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("cake-verify: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
