@@ -201,6 +201,11 @@ impl Stream {
         self.handle.is_capturing(&self.device.make_current()?)
     }
 
+    /// Queues a fill of memory that the caller answers for.
+    pub(crate) fn fill(&self, address: u64, value: u8, bytes: u64) -> Result<()> {
+        driver::fill(&self.device.make_current()?, self.handle, address, value, bytes)
+    }
+
     pub(crate) fn handle(&self) -> StreamHandle {
         self.handle
     }
@@ -268,7 +273,7 @@ impl Buffer {
         if self.bytes == 0 {
             return Ok(());
         }
-        driver::fill(&self.device.make_current()?, stream.handle, address, value, self.bytes)
+        stream.fill(address, value, self.bytes)
     }
 
     fn range(&self, stream: &Stream, at: u64, bytes: u64) -> Result<u64> {

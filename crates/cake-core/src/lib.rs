@@ -5,6 +5,7 @@
 //! | [`Arch`], [`DeviceInfo`], [`Device`], [`Stream`], [`Buffer`] | which GPU, and live handles to it |
 //! | [`Kernel`], [`Program`], [`Image`] | what exists: compiled entry points |
 //! | [`Route`], [`RouteTable`], [`Op`], [`Plan`] | when it is used: from (device, shape) to a launch |
+//! | [`Workspace`], [`GridBarrier`] | scratch memory of a stream, and the barrier whose word lies in it |
 //! | [`TensorView`], [`TensorViewMut`], [`overlap`], [`rows`] | arguments, and which of them may share memory |
 //! | [`sums`] | the canonical order of every sum, on the host |
 //! | [`Error`] | the one error type |
@@ -13,6 +14,7 @@
 //! and without libcuda.
 
 mod arch;
+mod barrier;
 mod device;
 mod driver;
 mod dtype;
@@ -26,8 +28,10 @@ mod route;
 pub mod rows;
 pub mod sums;
 mod view;
+mod workspace;
 
 pub use arch::Arch;
+pub use barrier::GridBarrier;
 pub use device::{Buffer, Device, DeviceInfo, Stream};
 pub use dtype::{Dtype, Element};
 pub use error::{Error, Result};
@@ -37,3 +41,4 @@ pub use op::{Op, Shape};
 pub use plan::Plan;
 pub use route::{Program, Route, RouteTable};
 pub use view::{MAX_RANK, Place, RawView, TensorView, TensorViewMut};
+pub use workspace::Workspace;
