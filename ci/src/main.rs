@@ -27,7 +27,7 @@ enum Task {
     Structure,
     /// Packs into target/gpu what a GPU machine without Rust needs to run the tests, the verification and the demo.
     Gpu,
-    /// Fits a norm to a text file, on the host or a GPU: [FILE] [--device host|cuda:N] and the example's other options.
+    /// Fits a norm to a text file, on the host or a GPU: `[FILE] [--device host|cuda:N]`, see `cargo ci demo -- --help`.
     Demo {
         /// Passed on to crates/cake-rmsnorm/examples/fit_text.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
