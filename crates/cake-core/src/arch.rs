@@ -66,11 +66,6 @@ impl Arch {
         Arch::ALL.into_iter().find(|arch| arch.target() == name || arch.target().trim_end_matches('a') == name)
     }
 
-    /// Whether bulk copies to and from shared memory exist (`cp.async.bulk`, PTX ISA 9.7.9.25).
-    pub const fn has_bulk_copy(self) -> bool {
-        self.capability().0 >= 9
-    }
-
     pub(crate) fn capabilities() -> String {
         Arch::ALL.map(|arch| format!("{}.{}", arch.capability().0, arch.capability().1)).join(", ")
     }

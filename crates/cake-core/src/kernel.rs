@@ -46,10 +46,8 @@ pub struct Kernel {
     pub rows: u32,
     /// CTAs per SM that the compiler must leave registers for; 0 leaves it free.
     pub min_ctas: u32,
-    /// A persistent kernel runs at most this many CTAs per SM and loops; 0 is one CTA for each `rows` rows.
-    pub persistent: u32,
-    /// Stages of a shared-memory ring; 0 without one.
-    pub stages: u32,
+    /// Oldest architecture that has the instructions it uses.
+    pub since: Arch,
     /// Whether every tensor must allow loads of 16 bytes; otherwise any alignment and stride is served.
     pub vectors: bool,
 }
@@ -62,13 +60,12 @@ impl Kernel {
 
     /// Whether `arch` can run the kernel.
     pub const fn runs_on(&self, arch: Arch) -> bool {
-        self.stages == 0 || arch.has_bulk_copy()
+        arch as u8 >= self.since as u8
     }
 
-    /// CTAs to launch for `rows` rows on a device with `sms` SMs.
-    pub fn grid(&self, rows: u32, sms: u32) -> u32 {
-        let blocks = rows.div_ceil(self.rows);
-        if self.persistent == 0 { blocks } else { blocks.min(self.persistent * sms) }
+    /// CTAs to launch for `rows` rows.
+    pub const fn grid(&self, rows: u32) -> u32 {
+        rows.div_ceil(self.rows)
     }
 
     /// Path of the schedule's source below `cuda/`.

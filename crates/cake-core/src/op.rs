@@ -1,6 +1,6 @@
 //! What an operator must say so that a [`Plan`](crate::Plan) can run it.
 
-use crate::{Arch, DeviceInfo, Image, Kernel, Program, Result, RouteTable};
+use crate::{Arch, DeviceInfo, Image, Kernel, Program, Result, Route, RouteTable};
 
 /// What routing needs to know of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub trait Op: Send + Sync + 'static {
     fn programs(spec: &Self::Spec, arch: Arch) -> Vec<&'static Program>;
     /// Dynamic shared memory of a kernel for a specification, in bytes.
     fn shared_bytes(spec: &Self::Spec, kernel: &Kernel, device: &DeviceInfo) -> u32;
+    /// Tells the kernels what the route decided beside the program. Without a route (a forced program) it is not called.
+    fn follow(params: &mut Self::Params, route: &Route, device: &DeviceInfo);
     /// The image for an architecture.
     fn image(arch: Arch) -> Image;
     /// Runs the call on the host. `check` has accepted the arguments for [`Place::Host`](crate::Place).

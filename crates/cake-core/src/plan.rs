@@ -92,27 +92,29 @@ impl<O: Op> Plan<O> {
         if stream.place() != self.place() {
             return Err(Error::Place { argument: "stream", expected: self.place(), actual: stream.place() });
         }
-        let (shape, params) = O::check(&self.spec, self.place(), &args)?;
+        let (shape, mut params) = O::check(&self.spec, self.place(), &args)?;
         if shape.rows == 0 {
             return Ok(());
         }
-        let program = self.program(device, shape)?;
+        let program = self.program(device, shape, &mut params)?;
         let launches = self.launches(device, Some(stream))?;
         let launch = launches.iter().find(|launch| std::ptr::eq(launch.program, program));
         let launch = launch.expect("launches() readies every program of the plan");
         let current = device.make_current()?;
         for (kernel, function, shared) in &launch.kernels {
-            let grid = kernel.grid(shape.rows, device.info().sms);
+            let grid = kernel.grid(shape.rows);
             driver::launch(&current, stream.handle(), *function, grid, kernel.threads(), *shared, &params)?;
         }
         Ok(())
     }
 
     /// The program that serves a shape on this plan's device.
-    fn program(&self, device: &Device, shape: Shape) -> Result<&'static Program> {
+    fn program(&self, device: &Device, shape: Shape, params: &mut O::Params) -> Result<&'static Program> {
         let Some(program) = self.forced else {
             let table = O::routes(&self.spec, device.info().arch, shape.vectors);
-            return Ok(table.route(device.info(), shape.rows).program);
+            let route = table.route(device.info(), shape.rows);
+            O::follow(params, route, device.info());
+            return Ok(route.program);
         };
         if !shape.vectors && O::kernels(&self.spec, program).iter().any(|kernel| kernel.vectors) {
             let detail = "needs 16-byte aligned rows with at most two levels of row strides".into();

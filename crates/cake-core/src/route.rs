@@ -37,6 +37,9 @@ pub struct Route {
     pub rows_per_sm: u32,
     /// What it runs.
     pub program: &'static Program,
+    /// Rows, in halves of a row for each SM, that lie between the row a CTA works on and the one that it asks L2 to
+    /// fetch; 0 fetches none.
+    pub ahead: u32,
     /// What was measured for it, and where; `untuned` if nothing was.
     pub evidence: &'static str,
 }
@@ -44,12 +47,22 @@ pub struct Route {
 impl Route {
     /// Serves up to `rows_per_sm` rows for each SM.
     pub const fn up_to(rows_per_sm: u32, program: &'static Program, evidence: &'static str) -> Route {
-        Route { rows_per_sm, program, evidence }
+        Route { rows_per_sm, program, ahead: 0, evidence }
     }
 
     /// Serves every larger number of rows.
     pub const fn rest(program: &'static Program, evidence: &'static str) -> Route {
-        Route { rows_per_sm: u32::MAX, program, evidence }
+        Route { rows_per_sm: u32::MAX, program, ahead: 0, evidence }
+    }
+
+    /// The same route with a distance for [`Route::ahead`].
+    pub const fn ahead(self, halves: u32) -> Route {
+        Route { ahead: halves, ..self }
+    }
+
+    /// [`Route::ahead`] in rows on a device.
+    pub const fn rows_ahead(&self, device: &DeviceInfo) -> u32 {
+        self.ahead * device.sms / 2
     }
 }
 

@@ -18,8 +18,12 @@ pub struct Rows<const N: usize> {
 
 /// Folds `shape`, the leading dimensions outermost first, with the strides that each tensor has there.
 pub fn fold<const N: usize>(shape: &[u64], strides: [&[u64]; N]) -> Rows<N> {
-    let mut rows =
-        Rows { count: shape.iter().product(), levels: 0, sizes: [1; MAX_LEVELS], strides: [[0; MAX_LEVELS]; N] };
+    let mut rows = Rows {
+        count: shape.iter().fold(1, |n: u64, &size| n.saturating_mul(size)),
+        levels: 0,
+        sizes: [1; MAX_LEVELS],
+        strides: [[0; MAX_LEVELS]; N],
+    };
     for dimension in (0..shape.len()).rev().filter(|&d| shape[d] != 1) {
         let joins = rows.levels > 0 && {
             let (inner, size) = (rows.levels - 1, rows.sizes[rows.levels - 1]);

@@ -29,8 +29,7 @@ impl Workspace {
     /// Allocates a workspace of `bytes` (the header included) for `stream`.
     pub fn new(stream: &Stream, bytes: u64) -> Result<Workspace> {
         let buffer = Buffer::new(stream.device(), bytes.max(Self::HEADER))?;
-        let mut workspace =
-            Workspace { memory: Memory::Owned(buffer), stream: stream.raw(), place: stream.place() };
+        let mut workspace = Workspace { memory: Memory::Owned(buffer), stream: stream.raw(), place: stream.place() };
         workspace.reset(stream)?;
         Ok(workspace)
     }
@@ -51,11 +50,7 @@ impl Workspace {
         if bytes < Self::HEADER {
             return Err(Error::WorkspaceShort { needed: Self::HEADER, held: bytes });
         }
-        Ok(Workspace {
-            memory: Memory::Borrowed { address, bytes },
-            stream: stream.raw(),
-            place: stream.place(),
-        })
+        Ok(Workspace { memory: Memory::Borrowed { address, bytes }, stream: stream.raw(), place: stream.place() })
     }
 
     /// Queues zeros over the header: needed after a launch was aborted, and for new memory.

@@ -1,6 +1,6 @@
 //! Small kernels that measure and exercise the board: an empty one, and the grid barrier.
 
-use cake_core::{Dtype, Fusion, Kernel, Pass};
+use cake_core::{Arch, Dtype, Fusion, Kernel, Pass};
 
 /// Operator name in kernel names and images.
 pub const OP: &str = "probe";
@@ -39,8 +39,7 @@ const fn probe(schedule: &'static str, threads: u32) -> Kernel {
         group: threads,
         rows: 1,
         min_ctas: 0,
-        persistent: 0,
-        stages: 0,
+        since: Arch::Sm80,
         vectors: false,
     }
 }

@@ -1,7 +1,7 @@
 //! The compiled programs of RMSNorm, and the parameter block that they take.
 
 use cake_core::rows::MAX_LEVELS;
-use cake_core::{Dtype, Fusion, Kernel, Pass, Program};
+use cake_core::{Arch, Dtype, Fusion, Kernel, Pass, Program};
 
 use crate::Forms;
 
@@ -39,6 +39,10 @@ pub struct ForwardParams {
     pub eps: f32,
     /// Added to each weight: 1 for an offset weight and for none, else -0.
     pub offset: f32,
+    /// Rows between the one in hand and the one to fetch into L2; 0 fetches none.
+    pub ahead: u32,
+    /// Columns.
+    pub width: u32,
     /// Row strides of the innermost level.
     pub pitch: [u64; ROW_TENSORS],
     /// Sizes of the levels, innermost first.
@@ -47,11 +51,11 @@ pub struct ForwardParams {
     pub outer: [[u64; ROW_TENSORS]; MAX_LEVELS - 1],
     /// Strides between columns.
     pub column: [u64; TENSORS],
-    /// Columns.
-    pub width: u32,
     /// Bit t: tensor t allows 16-byte accesses to each unit of 8 elements.
     pub vectors: u32,
 }
+
+const _: () = assert!(size_of::<ForwardParams>() == 392, "the mirror in cuda/rmsnorm/args.cuh has this size");
 
 /// Geometry of one row of the list.
 struct Geometry {
@@ -61,24 +65,38 @@ struct Geometry {
     group: u32,
     rows: u32,
     min_ctas: u32,
-    persistent: u32,
-    stages: u32,
 }
 
 /// One compiled kernel of a geometry.
 const fn forward(geometry: Geometry, fusion: Fusion, weight: Dtype) -> Kernel {
-    let Geometry { width, schedule, knob, group, rows, min_ctas, persistent, stages } = geometry;
-    let pass = Pass::Forward;
-    let vectors = width.is_some();
-    Kernel { op: OP, pass, fusion, width, schedule, knob, weight, group, rows, min_ctas, persistent, stages, vectors }
+    let Geometry { width, schedule, knob, group, rows, min_ctas } = geometry;
+    // Residuals and FP32 weights take more registers: the limit that suits the plain BF16 form would make them spill.
+    let tight = matches!((fusion, weight), (Fusion::Plain, Dtype::Bf16));
+    let min_ctas = if tight { min_ctas } else { 0 };
+    Kernel {
+        op: OP,
+        pass: Pass::Forward,
+        fusion,
+        width,
+        schedule,
+        knob,
+        weight,
+        group,
+        rows,
+        min_ctas,
+        since: Arch::Sm80,
+        vectors: width.is_some(),
+    }
 }
 
+/// Rows of a fixed width: `group` threads for each of `rows` rows of a CTA, registers for `min_ctas` CTAs on an SM.
 const fn row(width: u32, knob: &'static str, group: u32, rows: u32, min_ctas: u32) -> Geometry {
-    Geometry { width: Some(width), schedule: "row", knob, group, rows, min_ctas, persistent: 0, stages: 0 }
+    Geometry { width: Some(width), schedule: "row", knob, group, rows, min_ctas }
 }
 
+/// Rows of any width and layout.
 const fn scan(knob: &'static str, group: u32, rows: u32) -> Geometry {
-    Geometry { width: None, schedule: "scan", knob, group, rows, min_ctas: 0, persistent: 0, stages: 0 }
+    Geometry { width: None, schedule: "scan", knob, group, rows, min_ctas: 0 }
 }
 
 macro_rules! forward {
@@ -101,20 +119,39 @@ macro_rules! forward {
     };
 }
 
+forward! {
+    // Any width, any alignment: a CTA, or a warp, for each row.
+    ANY_SCAN = scan("", 256, 1);
+    ANY_SCAN_WARP = scan("warp", 32, 8);
+
+    // Tuned on an H200: of all geometries with 8 to 1024 threads for a row, those that some route prefers.
+    H128_ROW = row(128, "", 8, 16, 8);
+    H256_ROW = row(256, "", 16, 8, 8);
+    H512_ROW = row(512, "", 32, 4, 8);
+    H1024_ROW = row(1024, "", 64, 2, 12);
+    H1536_ROW = row(1536, "", 64, 2, 10);
+    H2048_ROW = row(2048, "", 128, 1, 12);
+    H2560_ROW = row(2560, "", 128, 1, 10);
+    H2880_ROW = row(2880, "", 128, 1, 10);
+    H3072_ROW = row(3072, "", 128, 1, 10);
+    H3584_ROW = row(3584, "", 128, 1, 0);
+    H4096_ROW = row(4096, "", 256, 1, 6);
+    H5120_ROW = row(5120, "", 256, 1, 5);
+    H6144_ROW = row(6144, "", 256, 1, 5);
+    H6144_ROW_T512 = row(6144, "t512", 512, 1, 2);
+    H7168_ROW = row(7168, "", 256, 1, 0);
+    H7168_ROW_T512 = row(7168, "t512", 512, 1, 2);
+    H8192_ROW = row(8192, "", 256, 1, 0);
+    H8192_ROW_T512 = row(8192, "t512", 512, 1, 2);
+    H12288_ROW = row(12288, "", 512, 1, 2);
+    H16384_ROW = row(16384, "", 512, 1, 0);
+    H16384_ROW_T1024 = row(16384, "t1024", 1024, 1, 1);
+}
+
 /// Dynamic shared memory of a forward kernel for rows of `width` elements, in bytes: the `scan` schedule keeps one FP32
 /// for each thread and level of its fold above the batches of 8 units.
 pub fn forward_shared_bytes(kernel: &Kernel, width: u32) -> u32 {
     let units = width.div_ceil(8);
     let batches = units.div_ceil(8 * kernel.group).next_power_of_two();
     if kernel.schedule == "scan" { batches.ilog2() * kernel.threads() * 4 } else { 0 }
-}
-
-forward! {
-    // Any width, any alignment: a warp, or a CTA, for each row.
-    ANY_SCAN_WARP = scan("warp", 32, 8);
-    ANY_SCAN = scan("", 256, 1);
-
-    H512_ROW = row(512, "", 16, 8, 0);
-    H2048_ROW = row(2048, "", 128, 1, 0);
-    H6144_ROW = row(6144, "", 256, 1, 0);
 }

@@ -3,7 +3,8 @@
 use cake_core::overlap::refuse_overlap;
 use cake_core::rows::{self, MAX_LEVELS};
 use cake_core::{
-    Arch, DeviceInfo, Dtype, Error, Image, Kernel, MAX_RANK, Op, Place, Program, RawView, Result, RouteTable, Shape, sums,
+    Arch, DeviceInfo, Dtype, Error, Image, Kernel, MAX_RANK, Op, Place, Program, RawView, Result, Route, RouteTable,
+    Shape, sums,
 };
 use cake_kernels::rmsnorm::{self, ForwardParams, ROW_TENSORS, RSTD, TENSORS};
 
@@ -30,9 +31,7 @@ impl Op for RmsNormForward {
         }
         match spec.weight {
             Some(actual @ Dtype::F16) => Err(Error::Dtype { argument: "weight", expected: "bf16 or f32", actual }),
-            None if spec.offset => {
-                Err(Error::Missing { argument: "weight", because: "the plan adds an offset to it" })
-            }
+            None if spec.offset => Err(Error::Missing { argument: "weight", because: "the plan adds an offset to it" }),
             _ => Ok(()),
         }
     }
@@ -88,6 +87,10 @@ impl Op for RmsNormForward {
 
     fn shared_bytes(spec: &Spec, kernel: &Kernel, _: &DeviceInfo) -> u32 {
         rmsnorm::forward_shared_bytes(kernel, spec.width)
+    }
+
+    fn follow(params: &mut ForwardParams, route: &Route, device: &DeviceInfo) {
+        params.ahead = route.rows_ahead(device);
     }
 
     fn image(arch: Arch) -> Image {

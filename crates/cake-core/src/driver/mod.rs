@@ -56,7 +56,6 @@ pub(crate) struct Facts {
     pub(crate) shared_per_cta: u32,
     pub(crate) shared_per_sm: u32,
     pub(crate) l2_bytes: u32,
-    pub(crate) cooperative: bool,
 }
 
 pub(crate) fn facts(ordinal: u32) -> Result<Facts> {
@@ -84,7 +83,6 @@ pub(crate) fn facts(ordinal: u32) -> Result<Facts> {
         shared_per_cta: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)? as u32,
         shared_per_sm: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)? as u32,
         l2_bytes: attribute(A::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as u32,
-        cooperative: attribute(A::CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)? != 0,
     })
 }
 
@@ -117,12 +115,12 @@ impl Context {
     pub(crate) fn push(self) -> Result<Current> {
         // SAFETY: (b), (c).
         check("cuCtxPushCurrent", unsafe { sys::cuCtxPushCurrent_v2(self.0) })?;
-        Ok(Current(self, std::marker::PhantomData))
+        Ok(Current(std::marker::PhantomData))
     }
 }
 
 /// Proof that a context is current on this thread.
-pub(crate) struct Current(Context, std::marker::PhantomData<*const ()>);
+pub(crate) struct Current(std::marker::PhantomData<*const ()>);
 
 impl Drop for Current {
     fn drop(&mut self) {

@@ -38,4 +38,17 @@ __device__ __forceinline__ void store_unit(void* address, const Unit& u) {
                  : "memory");
 }
 
+// Asks L2 to fetch `bytes`, a multiple of 16, from an address that is one too. Does nothing before sm_90.
+__device__ __forceinline__ void fetch_ahead(const void* address, u32 bytes) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(address), "r"(bytes) : "memory");
+#endif
+}
+
+// Makes the compiler forget what it has computed from a unit, so that it unpacks the unit again instead of keeping eight
+// floats alive.
+__device__ __forceinline__ void forget(Unit& u) {
+    asm volatile("" : "+r"(u.pair[0]), "+r"(u.pair[1]), "+r"(u.pair[2]), "+r"(u.pair[3]));
+}
+
 }  // namespace cake

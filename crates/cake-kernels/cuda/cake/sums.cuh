@@ -41,28 +41,35 @@ __device__ __forceinline__ float fold_lanes(float value) {
     return value;
 }
 
-// Shared memory of fold_group: one value for each thread of a CTA whose groups span warps.
+// Shared memory of fold_group: one value for each thread of a CTA whose groups span warps, and one for each row.
 template <u32 Group, u32 Rows>
 struct FoldScratch {
     float value[Group > 32 ? Group * Rows : 1];
+    float whole[Rows];
 };
 
-// Folds one value per thread across a group; every thread gets the result. All threads of the CTA must call it.
+// Folds one value per thread across a group; every thread gets the result. All threads of the CTA must call it, once.
 template <u32 Group, u32 Rows>
 __device__ __forceinline__ float fold_group(float value, FoldScratch<Group, Rows>& scratch) {
-    if constexpr (Group > 32) {
-        constexpr u32 Warps = Group / 32;
-        scratch.value[threadIdx.x] = value;
-        __syncthreads();
+    if constexpr (Group <= 32) return fold_lanes<Group>(value);
+    constexpr u32 Warps = ceil_div(Group, 32);
+    // Every warp can read all the others' values and fold them itself; of more than 8 warps one does it for the rest.
+    constexpr bool one_warp = Warps > 8;
+    const u32 row = threadIdx.x / Group;
+    scratch.value[threadIdx.x] = value;
+    __syncthreads();
+    if (!one_warp || threadIdx.x % Group < 32) {
         float across[Warps];
-        const float* mine = scratch.value + (threadIdx.x / Group) * Group + threadIdx.x % 32;
 #pragma unroll
-        for (u32 w = 0; w < Warps; ++w) across[w] = mine[w * 32];
-        value = fold_registers(across);
-        return fold_lanes<32>(value);
-    } else {
-        return fold_lanes<Group>(value);
+        for (u32 w = 0; w < Warps; ++w) across[w] = scratch.value[row * Group + w * 32 + threadIdx.x % 32];
+        value = fold_lanes<32>(fold_registers(across));
     }
+    if constexpr (one_warp) {
+        if (threadIdx.x % Group == 0) scratch.whole[row] = value;
+        __syncthreads();
+        value = scratch.whole[row];
+    }
+    return value;
 }
 
 }  // namespace cake

@@ -14,13 +14,15 @@ struct ForwardParams {
     char* address[TENSORS];          // null when absent
     u32 rows, levels;                // levels of row indices in use
     float eps, offset;               // offset: added to each weight, 1 for an offset weight and for none, else -0
+    u32 ahead, width;                // ahead: rows between the one in hand and the one to fetch into L2; 0 fetches none
     i64 pitch[ROW_TENSORS];          // strides of level 0, the innermost; all strides count elements
     u32 sizes[max_levels];           // of the levels, innermost first
     i64 outer[max_levels - 1][ROW_TENSORS];  // strides of the other levels
     i64 column[TENSORS];             // strides between columns
-    u32 width;
     u32 vectors;                     // bit t: tensor t allows 16-byte accesses to each unit
 };
+
+static_assert(sizeof(ForwardParams) == 392, "the mirror in src/rmsnorm.rs has this size");
 
 // The level indices of a row, found once for all tensors of a call.
 template <int Levels>

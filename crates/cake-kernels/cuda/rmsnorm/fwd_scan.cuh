@@ -51,7 +51,7 @@ __device__ __forceinline__ float read_weight(const ForwardParams& p, u64 column)
     }
 }
 
-template <u32 Width, u32 Group, u32 Rows, u32 Stages, bool Residual, class Weight>
+template <u32 Width, u32 Group, u32 Rows, bool Residual, class Weight>
 __device__ __forceinline__ void fwd_scan(const ForwardParams& p) {
     extern __shared__ float waiting[];  // [levels][threads]
     __shared__ FoldScratch<Group, Rows> scratch;

@@ -37,7 +37,7 @@ pub(super) fn render(kernels: impl IntoIterator<Item = &'static Kernel>, arch: A
 }
 
 fn wrapper(kernel: &Kernel) -> String {
-    let Kernel { op, pass, schedule, group, rows, stages, .. } = kernel;
+    let Kernel { op, pass, schedule, group, rows, .. } = kernel;
     let bounds = match kernel.min_ctas {
         0 => format!("{}", kernel.threads()),
         ctas => format!("{}, {ctas}", kernel.threads()),
@@ -56,7 +56,7 @@ fn wrapper(kernel: &Kernel) -> String {
     format!(
         "\nextern \"C\" __global__ void __launch_bounds__({bounds})\n\
          {kernel}(const __grid_constant__ cake::{op}::{params} params) {{\n    \
-         cake::{op}::{pass}_{schedule}<{width}, {group}, {rows}, {stages}, {residual}, {weight}>(params);\n}}\n"
+         cake::{op}::{pass}_{schedule}<{width}, {group}, {rows}, {residual}, {weight}>(params);\n}}\n"
     )
 }
 

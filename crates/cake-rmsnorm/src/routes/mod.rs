@@ -1,31 +1,53 @@
-//! When each program is used: one table for each architecture, width and fusion.
+//! When each program is used: tables by architecture, width and fusion.
+//!
+//! sm_90a is tuned and measured on an H200. Every other architecture starts from the same geometry, untuned: none of its
+//! boards has been measured.
 
 mod any;
 mod sm90;
+mod untuned;
 
 use cake_core::{Arch, RouteTable};
 
 use crate::Spec;
 
 /// The tuned tables of an architecture: for each width one without and one with a residual.
-type Tuned = &'static [(u32, RouteTable, RouteTable)];
+type Tables = [(u32, RouteTable, RouteTable)];
 
-/// The tuned tables of an architecture.
-fn tuned(arch: Arch) -> Tuned {
+const fn tables(arch: Arch) -> &'static Tables {
     match arch {
-        Arch::Sm90 => sm90::TUNED,
-        // Start values: the geometry that the H200 prefers, untuned here.
-        Arch::Sm80 | Arch::Sm86 | Arch::Sm89 | Arch::Sm100 | Arch::Sm103 | Arch::Sm107 | Arch::Sm120 => sm90::TUNED,
+        Arch::Sm80 => untuned::SM80,
+        Arch::Sm86 => untuned::SM86,
+        Arch::Sm89 => untuned::SM89,
+        Arch::Sm90 => sm90::TABLES,
+        Arch::Sm100 => untuned::SM100,
+        Arch::Sm103 => untuned::SM103,
+        Arch::Sm107 => untuned::SM107,
+        Arch::Sm120 => untuned::SM120,
     }
 }
 
-/// The table that serves a specification on an architecture: with `vectors` the tuned one of its width, if there is
-/// one; otherwise the one for any width and layout.
+/// The table that serves a specification on an architecture: with `vectors` the one of its width, if there is one;
+/// otherwise the one for any width and layout.
 pub fn forward(spec: &Spec, arch: Arch, vectors: bool) -> &'static RouteTable {
-    let own = tuned(arch).iter().find(|(width, ..)| vectors && *width == spec.width);
+    let own = tables(arch).iter().find(|(width, ..)| vectors && *width == spec.width);
     match (own, spec.residual) {
         (Some((_, plain, _)), false) => plain,
         (Some((_, _, residual)), true) => residual,
         (None, residual) => any::table(spec.width, residual),
     }
 }
+
+/// Widths that have tables of their own on an architecture.
+pub fn tuned_widths(arch: Arch) -> impl Iterator<Item = u32> {
+    tables(arch).iter().map(|(width, ..)| *width)
+}
+
+/// A static table, checked when it compiles.
+macro_rules! table {
+    ($arch:expr, $width:expr, $($route:expr),+) => {{
+        static ROUTES: &[cake_core::Route] = &[$($route),+];
+        cake_core::RouteTable::new($arch, Some($width), ROUTES)
+    }};
+}
+use table;
