@@ -51,6 +51,17 @@ impl Allowed {
         }
     }
 
+    /// Whether the ends are a few roundings apart, 64 in f32 or neighbours in bf16: nothing vanished or overflowed.
+    pub fn is_narrow(&self, format: Format) -> bool {
+        let size = self.low.abs().max(self.high.abs());
+        let (width, usual) = match format {
+            Format::Bf16 => (size / 64.0, size.is_finite()),
+            // An rstd of 0 is what an overflow leaves.
+            Format::F32 => (size / 262_144.0, size.is_finite() && size > 0.0),
+        };
+        self.nan == Nan::Refused && usual && self.high - self.low <= width
+    }
+
     fn between(low: &Float, high: &Float, format: Format) -> Allowed {
         let nan = match (low.is_nan(), high.is_nan()) {
             (false, false) => Nan::Refused,

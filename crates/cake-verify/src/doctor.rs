@@ -17,7 +17,7 @@ pub fn doctor() -> String {
             Ok(cubin) => format!("{} B, {} B unpacked", image.compressed.len(), cubin.len()),
             Err(error) => format!("missing: {error}; `cargo ci images` makes it"),
         };
-        writeln!(text, "  {arch:<8} {}: {found}", image.op).expect("strings take all text");
+        writeln!(text, "  {:<8} {}: {found}", arch.target(), image.op).expect("strings take all text");
     }
     text.push_str("driver: ");
     match Device::driver_version() {

@@ -143,6 +143,8 @@ pub struct Report {
     pub seed: u64,
     /// Wall time.
     pub seconds: f64,
+    /// Wall time of each task; they run side by side.
+    pub tasks: BTreeMap<String, f64>,
     /// Results.
     pub checks: Tally,
 }

@@ -72,9 +72,13 @@ fn line(spec: &Spec, device: &DeviceInfo, route: &Route, rows: Option<u32>) -> S
         let shared = RmsNormForward::shared_bytes(spec, kernel, device);
         let shape = format!("{} threads, {shared} B shared, {} rows a CTA", kernel.threads(), kernel.rows);
         match rows {
-            Some(rows) => format!("{kernel}: {} CTAs of {shape}", kernel.grid(rows, device.sms)),
+            Some(rows) => format!("{kernel}: {} CTAs of {shape}", kernel.grid(rows)),
             None => format!("{kernel}: {shape}"),
         }
     });
-    format!("  {window:<18} {}  [{}]", kernels.collect::<Vec<_>>().join("; then "), route.evidence)
+    let ahead = match route.rows_ahead(device) {
+        0 => String::new(),
+        rows => format!(", asks L2 for rows {rows} ahead"),
+    };
+    format!("  {window:<18} {}{ahead}  [{}]", kernels.collect::<Vec<_>>().join("; then "), route.evidence)
 }

@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -64,6 +65,7 @@ pub fn run(options: &Options) -> Result<bool> {
         tally.skip(task.name.split('/').next().map_or("", known), format!("{}: needs a GPU", task.name));
     }
     print!("{tally}");
+    println!("longest tasks: {}", longest(&context));
     println!("{} judgements, {} failures, {seconds:.1} s", tally.cases(), tally.failures());
     let passed = tally.failures() == 0;
     if let Some(path) = &options.report {
@@ -117,9 +119,17 @@ fn with_progress(tasks: &[Task], context: &Context, work: impl FnOnce() -> Tally
     })
 }
 
+/// The tasks that took longest, with their seconds.
+fn longest(context: &Context) -> String {
+    let seconds = context.seconds.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut tasks: Vec<(&String, &f64)> = seconds.iter().collect();
+    tasks.sort_by(|a, b| b.1.total_cmp(a.1));
+    tasks.iter().take(5).map(|(name, seconds)| format!("{name} {seconds:.1} s")).collect::<Vec<_>>().join(", ")
+}
+
 /// A check's name with the lifetime that tallies ask for.
 fn known(name: &str) -> &'static str {
-    ["limits", "graphs", "contexts", "threads"].into_iter().find(|known| *known == name).unwrap_or("device")
+    ["limits", "graphs", "contexts", "devices", "threads"].into_iter().find(|known| *known == name).unwrap_or("device")
 }
 
 fn write_report(path: &Path, options: &Options, context: &Context, seconds: f64, checks: Tally) -> Result<()> {
@@ -130,6 +140,7 @@ fn write_report(path: &Path, options: &Options, context: &Context, seconds: f64,
         profile: options.profile,
         seed: options.seed,
         seconds,
+        tasks: context.seconds.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         checks,
     };
     let file = std::fs::File::create(path).with_context(|| format!("creating {}", path.display()))?;

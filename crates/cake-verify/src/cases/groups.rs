@@ -55,7 +55,7 @@ pub fn all(profile: Profile, device: Option<&DeviceInfo>) -> Vec<Group> {
         groups.push(Group { name, why, cases });
     };
     for width in TUNED {
-        add(format!("rows/h{width}"), "tiles and windows begin and end inside a call", rows(width, profile, device));
+        add(format!("rows/h{width}"), "tiles begin and end inside a call", rows(width, profile));
     }
     for (name, widths) in [("tuned", &TUNED[..]), ("narrow", &NARROW), ("untuned", &UNTUNED), ("wide", &WIDE)] {
         add(format!("widths/{name}"), "tails of units, groups and rows; rows at odd addresses", forms(widths));
@@ -76,20 +76,35 @@ pub fn all(profile: Profile, device: Option<&DeviceInfo>) -> Vec<Group> {
     add("in_place".into(), "an element is written before it is read", in_place());
     add("no_rows".into(), "a launch of zero rows", no_rows());
     add("many_rows".into(), "row numbers beyond 65535 in a dimension of the grid", many_rows());
+    if let Some(device) = device {
+        for width in TUNED {
+            let cases = windows(width, device);
+            if !cases.is_empty() {
+                let why = "another program, or another distance of prefetching, from one row to the next";
+                groups.push(Group { name: format!("windows/h{width}"), why, cases });
+            }
+        }
+    }
     groups
 }
 
-fn rows(width: u32, profile: Profile, device: Option<&DeviceInfo>) -> Vec<Case> {
+fn rows(width: u32, profile: Profile) -> Vec<Case> {
+    let affordable = |rows: &u64| profile == Profile::Full || rows * u64::from(width) <= 1 << 19;
+    let of_form = |form| ROWS.into_iter().filter(affordable).map(move |rows| Case::new(rows, width).form(form));
+    Form::COMMON.into_iter().flat_map(of_form).collect()
+}
+
+/// Numbers of rows on both sides of each edge between two routes, and one far into the last. Large ones are tried by
+/// every profile: no smaller case reaches these routes.
+fn windows(width: u32, device: &DeviceInfo) -> Vec<Case> {
     let mut cases = Vec::new();
     for form in Form::COMMON {
-        let spec = Spec { width, ..form.spec() };
-        let mut rows = ROWS.to_vec();
-        rows.extend(device.into_iter().flat_map(|device| window_edges(&spec, device)));
-        rows.retain(|rows| profile == Profile::Full || rows * u64::from(width) <= 1 << 19);
-        rows.sort_unstable();
-        rows.dedup();
-        cases.extend(rows.into_iter().map(|rows| Case::new(rows, width).form(form)));
+        let edges = window_edges(&Spec { width, ..form.spec() }, device);
+        let beyond = edges.last().map(|edge| edge + edge / 2 + 3);
+        let rows = edges.into_iter().chain(beyond);
+        cases.extend(rows.map(|rows| Case::new(rows, width).form(form)));
     }
+    cases.retain(|case| case.elements() <= Profile::Full.most_elements());
     cases
 }
 

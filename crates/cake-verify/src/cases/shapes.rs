@@ -15,4 +15,4 @@ pub const UNTUNED: [u32; 14] = [255, 257, 513, 541, 768, 769, 1000, 1152, 1200, 
 pub const WIDE: [u32; 7] = [20480, 32768, 53248, 65536, 65537, 131072, 262144];
 
 /// Numbers of rows: none, one, and one less and one more than every tile that a schedule may use.
-pub const ROWS: [u64; 17] = [0, 1, 2, 7, 63, 64, 65, 127, 128, 129, 255, 256, 257, 1024, 4096, 16172, 16231];
+pub const ROWS: [u64; 16] = [0, 1, 2, 7, 63, 64, 65, 127, 128, 129, 255, 256, 257, 1024, 4096, 16231];

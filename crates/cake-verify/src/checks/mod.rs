@@ -13,11 +13,13 @@
 //! | `threads` | plans and devices shared by threads and streams |
 //! | `graphs` | capture and replay; a capture without warm-up fails and leaves the process usable |
 //! | `contexts` | the thread's current context is the same before and after |
+//! | `devices` | two GPUs in one process |
 //! | `absence` | without a GPU or a driver: typed errors, and the host path works |
 
 pub mod absence;
 pub mod arguments;
 pub mod contexts;
+pub mod devices;
 pub mod graphs;
 pub mod independence;
 pub mod limits;
@@ -25,8 +27,11 @@ pub mod matrix;
 pub mod repeats;
 pub mod threads;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use cake_core::DeviceInfo;
 
@@ -47,12 +52,14 @@ pub struct Context {
     pub executable: PathBuf,
     /// Steps done, for a progress bar.
     pub done: AtomicU64,
+    /// Wall time of each task that has ended.
+    pub seconds: Mutex<BTreeMap<String, f64>>,
 }
 
 impl Context {
     /// A context without progress.
     pub fn new(target: Target, seed: u64, profile: Profile, executable: PathBuf) -> Context {
-        Context { target, seed, profile, executable, done: AtomicU64::new(0) }
+        Context { target, seed, profile, executable, done: AtomicU64::new(0), seconds: Mutex::default() }
     }
 
     /// Counts a step.
@@ -99,11 +106,13 @@ impl Task {
 
     /// Runs it. A panic is a failure of the task, not of the run.
     pub fn run(&self, context: &Context) -> Tally {
-        let before = context.done.load(Ordering::Relaxed);
+        let (start, before) = (Instant::now(), context.done.load(Ordering::Relaxed));
         let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (self.run)(context)));
         if self.steps == 1 && context.done.load(Ordering::Relaxed) == before {
             context.step();
         }
+        let mut seconds = context.seconds.lock().unwrap_or_else(PoisonError::into_inner);
+        seconds.insert(self.name.clone(), start.elapsed().as_secs_f64());
         caught.unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<String>().map(String::as_str);
             let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
@@ -131,5 +140,6 @@ pub fn tasks(profile: Profile, device: Option<&DeviceInfo>) -> Vec<Task> {
     tasks.extend(limits::tasks());
     tasks.extend(graphs::tasks());
     tasks.extend(contexts::tasks());
+    tasks.extend(devices::tasks());
     tasks
 }
