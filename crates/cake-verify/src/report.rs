@@ -107,10 +107,13 @@ impl fmt::Display for Tally {
     /// A table: check, cases, failures, worst errors; then what failed, then what was left out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{:<14} {:>8} {:>9}  worst error, ulp", "check", "cases", "failures")?;
-        for (check, outcome) in &self.0 {
+        for (check, outcome) in self.0.iter().filter(|(_, outcome)| outcome.cases > 0) {
             let worst = outcome.worst.iter().map(|(output, worst)| format!("{output} {:.4}", worst.ulps));
             let worst = worst.collect::<Vec<_>>().join(", ");
             writeln!(f, "{check:<14} {:>8} {:>9}  {worst}", outcome.cases, outcome.failures)?;
+        }
+        for (output, worst) in self.0.values().flat_map(|outcome| &outcome.worst) {
+            writeln!(f, "worst {output}: {}", worst.at)?;
         }
         for (check, outcome) in &self.0 {
             for message in &outcome.messages {

@@ -61,8 +61,9 @@ pub fn run(options: &Options) -> Result<bool> {
     let start = Instant::now();
     let mut tally = with_progress(&tasks, &context, || judge(&tasks, &context));
     let seconds = start.elapsed().as_secs_f64();
-    for task in &others {
-        tally.skip(task.name.split('/').next().map_or("", known), format!("{}: needs a GPU", task.name));
+    if !others.is_empty() {
+        let names: Vec<&str> = others.iter().map(|task| task.name.as_str()).collect();
+        tally.skip("device", format!("{} tasks that need a GPU: {}", names.len(), names.join(", ")));
     }
     print!("{tally}");
     println!("longest tasks: {}", longest(&context));
@@ -125,11 +126,6 @@ fn longest(context: &Context) -> String {
     let mut tasks: Vec<(&String, &f64)> = seconds.iter().collect();
     tasks.sort_by(|a, b| b.1.total_cmp(a.1));
     tasks.iter().take(5).map(|(name, seconds)| format!("{name} {seconds:.1} s")).collect::<Vec<_>>().join(", ")
-}
-
-/// A check's name with the lifetime that tallies ask for.
-fn known(name: &str) -> &'static str {
-    ["limits", "graphs", "contexts", "devices", "threads"].into_iter().find(|known| *known == name).unwrap_or("device")
 }
 
 fn write_report(path: &Path, options: &Options, context: &Context, seconds: f64, checks: Tally) -> Result<()> {

@@ -105,6 +105,7 @@ fn accuracy(tally: &mut Tally, setup: &Setup, outputs: &Outputs, elements: usize
         let inputs = setup.expected.row(row);
         // Where something may overflow or vanish, a distance from the exact value says nothing.
         let mut ordinary = true;
+        let (mut bad, mut first) = (0, None);
         let mut output = |name: &'static str, column: usize, dtype, allowed: Allowed, exact: &rug::Float| {
             let Some(bits) = setup.bits(outputs, name, row, column) else { return };
             let actual = f64::from(value(dtype, bits));
@@ -115,8 +116,8 @@ fn accuracy(tally: &mut Tally, setup: &Setup, outputs: &Outputs, elements: usize
             };
             if !allowed.holds(actual) {
                 let Allowed { low, high, nan } = allowed;
-                let message = || format!("{}, allowed {low:e} to {high:e}, NaN {nan:?}", at());
-                tally.judge("accuracy", Some(message()));
+                bad += 1;
+                first.get_or_insert_with(|| format!("{}, allowed {low:e} to {high:e}, NaN {nan:?}", at()));
             }
             ordinary &= name != "rstd" || allowed.is_narrow(format);
             if ordinary && allowed.is_narrow(format) {
@@ -142,7 +143,7 @@ fn accuracy(tally: &mut Tally, setup: &Setup, outputs: &Outputs, elements: usize
             let exact = rmsnorm::y(x, &statistics.rstd, &w);
             output("y", column, Dtype::Bf16, bounds::y(x, &rstd, &w), &exact);
         }
-        tally.judge("accuracy", None);
+        tally.judge("accuracy", first.map(|first| format!("{bad} elements of a row, first {first}")));
     }
 }
 

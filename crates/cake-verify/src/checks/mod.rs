@@ -74,8 +74,10 @@ pub struct Task {
     pub name: String,
     /// What would be found.
     pub why: &'static str,
-    /// Steps that [`Context::step`] will count.
+    /// Steps of the progress bar.
     pub steps: u64,
+    /// Whether the task calls [`Context::step`] itself, or is one step.
+    steps_itself: bool,
     /// Whether it has to be the only one that runs: it measures, fills the memory, or uses modes of the whole process.
     pub alone: bool,
     /// Whether it needs a GPU.
@@ -89,11 +91,12 @@ impl Task {
         why: &'static str,
         run: impl Fn(&Context) -> Tally + Send + Sync + 'static,
     ) -> Task {
-        Task { name: name.into(), why, steps: 1, alone: false, device: false, run: Box::new(run) }
+        let (name, run) = (name.into(), Box::new(run));
+        Task { name, why, steps: 1, steps_itself: false, alone: false, device: false, run }
     }
 
     fn steps(self, steps: usize) -> Task {
-        Task { steps: steps as u64, ..self }
+        Task { steps: steps as u64, steps_itself: true, ..self }
     }
 
     fn alone(self) -> Task {
@@ -106,9 +109,9 @@ impl Task {
 
     /// Runs it. A panic is a failure of the task, not of the run.
     pub fn run(&self, context: &Context) -> Tally {
-        let (start, before) = (Instant::now(), context.done.load(Ordering::Relaxed));
+        let start = Instant::now();
         let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (self.run)(context)));
-        if self.steps == 1 && context.done.load(Ordering::Relaxed) == before {
+        if !self.steps_itself {
             context.step();
         }
         let mut seconds = context.seconds.lock().unwrap_or_else(PoisonError::into_inner);
