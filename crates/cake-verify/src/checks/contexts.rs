@@ -17,7 +17,9 @@ pub fn tasks() -> [Task; 1] {
         tally.judge_result(CHECK, "primary context current", on_a_fresh_thread(context, true));
         tally
     };
-    [Task::new("contexts", "a context is left current, and other libraries work on the wrong device", judge).device()]
+    [Task::new("contexts", "a context is left current, and other libraries work on the wrong device", judge)
+        .device()
+        .alone()]
 }
 
 fn on_a_fresh_thread(context: &Context, primary: bool) -> Result<(), String> {

@@ -78,7 +78,8 @@ pub struct Task {
     pub steps: u64,
     /// Whether the task calls [`Context::step`] itself, or is one step.
     steps_itself: bool,
-    /// Whether it has to be the only one that runs: it measures, fills the memory, or uses modes of the whole process.
+    /// Whether it has to be the only one that runs, outside the thread pool: it starts threads, fills the memory, or
+    /// uses modes of the whole process.
     pub alone: bool,
     /// Whether it needs a GPU.
     pub device: bool,
