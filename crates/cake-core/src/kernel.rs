@@ -23,7 +23,7 @@ pub enum Fusion {
 }
 
 /// One compiled entry point. Its `Display` is the symbol in the image, in a profiler and in every report:
-/// `{op}_{pass}[_res]_{h<width>|any}_{schedule}[_<knob>][_w32]`, and its source is `cuda/{op}/{pass}_{schedule}.cuh`.
+/// `{op}_{pass}[_res]_{h<width>|any}_{schedule}[_<knob>][_w32|_w0]`, and its source is `cuda/{op}/{pass}_{schedule}.cuh`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kernel {
     /// Operator, `rmsnorm`.
@@ -38,8 +38,8 @@ pub struct Kernel {
     pub schedule: &'static str,
     /// Distinguishes two geometries of one schedule at one width; empty otherwise.
     pub knob: &'static str,
-    /// Weight dtype.
-    pub weight: Dtype,
+    /// Weight dtype; `None` without a weight.
+    pub weight: Option<Dtype>,
     /// Threads that share a row, a power of two.
     pub group: u32,
     /// Rows that a CTA works on at a time.
@@ -96,9 +96,10 @@ impl fmt::Display for Kernel {
         if !self.knob.is_empty() {
             write!(f, "_{}", self.knob)?;
         }
-        if self.weight == Dtype::F32 {
-            f.write_str("_w32")?;
+        match self.weight {
+            Some(Dtype::F32) => f.write_str("_w32"),
+            Some(_) => Ok(()),
+            None => f.write_str("_w0"),
         }
-        Ok(())
     }
 }

@@ -4,22 +4,30 @@ use std::fmt;
 
 use crate::{Arch, DeviceInfo, Dtype, Kernel};
 
-/// What a route names: the same schedule for each weight dtype, as one or two kernels launched in order.
+/// What a route names: one schedule and geometry for each kind of weight, as one or two kernels launched in order.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
-    /// Kernels for a BF16 weight, or none.
+    /// Kernels for a BF16 weight.
     pub bf16: &'static [Kernel],
     /// Kernels for an FP32 weight.
     pub f32: &'static [Kernel],
+    /// Kernels without a weight.
+    pub none: &'static [Kernel],
 }
 
 impl Program {
     /// The kernels for a weight dtype.
-    pub const fn kernels(&self, weight: Dtype) -> &'static [Kernel] {
+    pub const fn kernels(&self, weight: Option<Dtype>) -> &'static [Kernel] {
         match weight {
-            Dtype::F32 => self.f32,
-            _ => self.bf16,
+            Some(Dtype::F32) => self.f32,
+            Some(_) => self.bf16,
+            None => self.none,
         }
+    }
+
+    /// The kernels of every kind of weight.
+    pub fn all(&'static self) -> impl Iterator<Item = &'static Kernel> {
+        self.bf16.iter().chain(self.f32).chain(self.none)
     }
 }
 
@@ -84,6 +92,7 @@ impl RouteTable {
             }
             check(arch, width, routes[i].program.bf16);
             check(arch, width, routes[i].program.f32);
+            check(arch, width, routes[i].program.none);
             i += 1;
         }
         assert!(routes[routes.len() - 1].rows_per_sm == u32::MAX, "the last route of a table must be Route::rest");
@@ -106,7 +115,7 @@ impl RouteTable {
 }
 
 const fn check(arch: Arch, width: Option<u32>, kernels: &[Kernel]) {
-    assert!(!kernels.is_empty(), "a program needs a kernel for each weight dtype");
+    assert!(!kernels.is_empty(), "a program needs a kernel for each kind of weight");
     let mut i = 0;
     while i < kernels.len() {
         match (kernels[i].width, width) {

@@ -24,8 +24,8 @@ pub struct Forms {
 }
 
 impl Forms {
-    /// All four kernels: each fusion with each weight dtype.
+    /// All six kernels: each fusion with each kind of weight.
     pub fn kernels(&'static self) -> impl Iterator<Item = &'static Kernel> {
-        [&self.plain, &self.residual].into_iter().flat_map(|program| program.bf16.iter().chain(program.f32))
+        [&self.plain, &self.residual].into_iter().flat_map(Program::all)
     }
 }

@@ -1,6 +1,6 @@
 //! Small kernels that measure and exercise the board: an empty one, and the grid barrier.
 
-use cake_core::{Arch, Dtype, Fusion, Kernel, Pass};
+use cake_core::{Arch, Fusion, Kernel, Pass};
 
 /// Operator name in kernel names and images.
 pub const OP: &str = "probe";
@@ -35,7 +35,7 @@ const fn probe(schedule: &'static str, threads: u32) -> Kernel {
         width: None,
         schedule,
         knob: "",
-        weight: Dtype::Bf16,
+        weight: None,
         group: threads,
         rows: 1,
         min_ctas: 0,

@@ -37,9 +37,9 @@ pub struct ForwardParams {
     pub levels: u32,
     /// Added to the mean of squares.
     pub eps: f32,
-    /// Added to each weight: 1 for an offset weight and for none, else -0.
+    /// Added to each weight: 1 for an offset weight, else -0.
     pub offset: f32,
-    /// Rows between the one in hand and the one to fetch into L2; 0 fetches none.
+    /// Rows between the one in hand and the one to fetch into L2; 0, also where `levels` > 1, for none.
     pub ahead: u32,
     /// Columns.
     pub width: u32,
@@ -68,10 +68,10 @@ struct Geometry {
 }
 
 /// One compiled kernel of a geometry.
-const fn forward(geometry: Geometry, fusion: Fusion, weight: Dtype) -> Kernel {
+const fn forward(geometry: Geometry, fusion: Fusion, weight: Option<Dtype>) -> Kernel {
     let Geometry { width, schedule, knob, group, rows, min_ctas } = geometry;
     // Residuals and FP32 weights take more registers: the limit that suits the plain BF16 form would make them spill.
-    let tight = matches!((fusion, weight), (Fusion::Plain, Dtype::Bf16));
+    let tight = matches!((fusion, weight), (Fusion::Plain, Some(Dtype::Bf16)));
     let min_ctas = if tight { min_ctas } else { 0 };
     Kernel {
         op: OP,
@@ -99,19 +99,23 @@ const fn scan(knob: &'static str, group: u32, rows: u32) -> Geometry {
     Geometry { width: None, schedule: "scan", knob, group, rows, min_ctas: 0 }
 }
 
+macro_rules! forms {
+    ($geometry:expr, $fusion:expr) => {
+        Program {
+            bf16: &[forward($geometry, $fusion, Some(Dtype::Bf16))],
+            f32: &[forward($geometry, $fusion, Some(Dtype::F32))],
+            none: &[forward($geometry, $fusion, None)],
+        }
+    };
+}
+
 macro_rules! forward {
     ($($name:ident = $geometry:expr;)*) => {
         $(
             #[allow(missing_docs)] // the name is the sentence
             pub static $name: Forms = Forms {
-                plain: Program {
-                    bf16: &[forward($geometry, Fusion::Plain, Dtype::Bf16)],
-                    f32: &[forward($geometry, Fusion::Plain, Dtype::F32)],
-                },
-                residual: Program {
-                    bf16: &[forward($geometry, Fusion::Residual, Dtype::Bf16)],
-                    f32: &[forward($geometry, Fusion::Residual, Dtype::F32)],
-                },
+                plain: forms!($geometry, Fusion::Plain),
+                residual: forms!($geometry, Fusion::Residual),
             };
         )*
         /// Every forward program.

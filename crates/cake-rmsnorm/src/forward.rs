@@ -77,7 +77,7 @@ impl Op for RmsNormForward {
     }
 
     fn kernels(spec: &Spec, program: &'static Program) -> &'static [Kernel] {
-        program.kernels(spec.weight.unwrap_or(Dtype::Bf16))
+        program.kernels(spec.weight)
     }
 
     fn programs(spec: &Spec, arch: Arch) -> Vec<&'static Program> {
@@ -90,7 +90,7 @@ impl Op for RmsNormForward {
     }
 
     fn follow(params: &mut ForwardParams, route: &Route, device: &DeviceInfo) {
-        params.ahead = route.rows_ahead(device);
+        params.ahead = if params.levels == 1 { route.rows_ahead(device) } else { 0 };
     }
 
     fn image(arch: Arch) -> Image {
@@ -148,7 +148,7 @@ fn bind(spec: &Spec, lead: &[u64], views: &[Option<&RawView>; TENSORS], eps: f32
         rows: count,
         levels: rows.levels as u32,
         eps,
-        offset: sums::rms::offset(spec.offset || spec.weight.is_none()),
+        offset: sums::rms::offset(spec.offset),
         width: spec.width,
         sizes: rows.sizes.map(|size| size as u32),
         ..Default::default()

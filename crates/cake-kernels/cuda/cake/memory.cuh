@@ -21,8 +21,9 @@ __device__ __forceinline__ Unit load_unit(const void* address) {
     return u;
 }
 
-// Reads 16 bytes of a weight, which other CTAs read too and no output aliases. Volatile, so that it is issued where it is
-// written: the compiler would sink it below the wait for x, and a cold call would wait for memory twice.
+// Reads 16 bytes of a weight, which other CTAs read too and no output aliases. Volatile and never under a condition, so
+// that it is issued where it is written: the compiler would sink it below the wait for x, and a cold call would wait for
+// memory twice.
 __device__ __forceinline__ Unit load_weight(const void* address) {
     Unit u;
     asm volatile("ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];"

@@ -12,6 +12,9 @@ struct bf16 {
     u16 bits;
 };
 
+// In place of a weight's type where there is no weight.
+struct none {};
+
 // Two BF16 in a register: the element of the lower address in the lower half.
 __device__ __forceinline__ float low_float(u32 pair) { return __uint_as_float(pair << 16); }
 __device__ __forceinline__ float high_float(u32 pair) { return __uint_as_float(pair & 0xffff0000u); }

@@ -13,8 +13,8 @@ enum { X, RESIDUAL, Y, H, RSTD, ROW_TENSORS, WEIGHT = ROW_TENSORS, TENSORS };
 struct ForwardParams {
     char* address[TENSORS];          // null when absent
     u32 rows, levels;                // levels of row indices in use
-    float eps, offset;               // offset: added to each weight, 1 for an offset weight and for none, else -0
-    u32 ahead, width;                // ahead: rows between the one in hand and the one to fetch into L2; 0 fetches none
+    float eps, offset;               // offset: added to each weight, 1 or -0
+    u32 ahead, width;                // ahead: rows to the one to fetch into L2; 0, also where levels > 1, for none
     i64 pitch[ROW_TENSORS];          // strides of level 0, the innermost; all strides count elements
     u32 sizes[max_levels];           // of the levels, innermost first
     i64 outer[max_levels - 1][ROW_TENSORS];  // strides of the other levels
@@ -49,6 +49,7 @@ template <int Levels>
 __device__ __forceinline__ i64 row_offset(const ForwardParams& p, int tensor, const RowIndex<Levels>& index) {
     i64 offset = index.level[0] * p.pitch[tensor];
     if (p.levels > 1) {
+        asm volatile("");  // keeps the compiler from loading outer strides, cold lines of parameters, on the other path
 #pragma unroll
         for (int i = 1; i < Levels; ++i) offset += index.level[i] * p.outer[i - 1][tensor];
     }
@@ -86,27 +87,36 @@ __device__ __forceinline__ Unit add(const Unit& x, const Unit& residual) {
     return h;
 }
 
-// The weights of a unit; `none` (all zero bits, with an offset of 1) where there is no weight.
+// The weights of a unit.
 template <class Weight>
 struct WeightUnit;
 
 template <>
 struct WeightUnit<bf16> {
-    Unit bits{};
-    __device__ __forceinline__ void load(const char* address) { bits = load_weight(address); }
+    Unit bits;
+    __device__ __forceinline__ void load(const char* weights, u32 unit) { bits = load_weight(weights + u64(16) * unit); }
+    __device__ __forceinline__ void set(u32 e, bf16 w) { bits.pair[e / 2] |= u32(w.bits) << (e % 2 * 16); }
     __device__ __forceinline__ float low(int i) const { return low_float(bits.pair[i]); }
     __device__ __forceinline__ float high(int i) const { return high_float(bits.pair[i]); }
 };
 
 template <>
 struct WeightUnit<float> {
-    Unit bits[2]{};
-    __device__ __forceinline__ void load(const char* address) {
-        bits[0] = load_weight(address);
-        bits[1] = load_weight(address + 16);
+    Unit bits[2];
+    __device__ __forceinline__ void load(const char* weights, u32 unit) {
+        bits[0] = load_weight(weights + u64(32) * unit);
+        bits[1] = load_weight(weights + u64(32) * unit + 16);
     }
+    __device__ __forceinline__ void set(u32 e, float w) { bits[e / 4].pair[e % 4] = __float_as_uint(w); }
     __device__ __forceinline__ float low(int i) const { return __uint_as_float(bits[i / 2].pair[i % 2 * 2]); }
     __device__ __forceinline__ float high(int i) const { return __uint_as_float(bits[i / 2].pair[i % 2 * 2 + 1]); }
+};
+
+template <>
+struct WeightUnit<none> {
+    __device__ __forceinline__ void load(const char*, u32) {}
+    __device__ __forceinline__ float low(int) const { return 1.0f; }
+    __device__ __forceinline__ float high(int) const { return 1.0f; }
 };
 
 // y = bf16((x * rstd) * (w + offset)).

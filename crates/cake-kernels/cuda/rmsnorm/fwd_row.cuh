@@ -32,15 +32,13 @@ __device__ __forceinline__ void fwd_row(const ForwardParams& p) {
     const bool live = row < p.rows;  // threads beyond the last row only keep the others company
     const auto index = row_index<2>(p, row);
 
-    if (p.ahead != 0 && lane == 0 && row + p.ahead < p.rows) {
-        const auto next = row_index<2>(p, row + p.ahead);
-        fetch_ahead(row_of(p, X, next), 2 * Width);
-        if constexpr (Residual) fetch_ahead(row_of(p, RESIDUAL, next), 2 * Width);
-    }
-
     Unit x[Slots];
     const char* x_row = row_of(p, X, index);
     const char* residual_row = row_of(p, RESIDUAL, index);
+    if (p.ahead != 0 && lane == 0 && row + p.ahead < p.rows) {
+        fetch_ahead(x_row + 2 * p.ahead * p.pitch[X], 2 * Width);
+        if constexpr (Residual) fetch_ahead(residual_row + 2 * p.ahead * p.pitch[RESIDUAL], 2 * Width);
+    }
     Unit residual[Residual ? Slots : 1];
 #pragma unroll
     for (u32 s = 0; s < Slots; ++s) {
@@ -52,13 +50,8 @@ __device__ __forceinline__ void fwd_row(const ForwardParams& p) {
         }
     }
     WeightUnit<Weight> w[Slots];
-    if (p.address[WEIGHT] != nullptr) {
 #pragma unroll
-        for (u32 s = 0; s < Slots; ++s) {
-            const u32 unit = lane + s * Group;
-            if (Units % Group == 0 || unit < Units) w[s].load(p.address[WEIGHT] + 8 * sizeof(Weight) * unit);
-        }
-    }
+    for (u32 s = 0; s < Slots; ++s) w[s].load(p.address[WEIGHT], min(lane + s * Group, Units - 1));
     if constexpr (Residual) {
         char* h_row = row_of(p, H, index);
 #pragma unroll

@@ -41,14 +41,22 @@ __device__ __forceinline__ void write_unit(char* row, i64 stride, bool vectors, 
     }
 }
 
+// The weights of elements first .. first + count of a row, count <= 8.
 template <class Weight>
-__device__ __forceinline__ float read_weight(const ForwardParams& p, u64 column) {
-    const Weight* w = reinterpret_cast<const Weight*>(p.address[WEIGHT]) + i64(column) * p.column[WEIGHT];
-    if constexpr (sizeof(Weight) == 2) {
-        return low_float(w->bits);
-    } else {
-        return *w;
+__device__ __forceinline__ WeightUnit<Weight> read_weights(const ForwardParams& p, u64 first, u32 count) {
+    WeightUnit<Weight> w{};
+    if constexpr (sizeof(Weight) > 1) {  // `none` has a size of 1
+        if (has_vectors(p, WEIGHT) && count == 8) {
+            w.load(p.address[WEIGHT], u32(first / 8));
+        } else {
+            const Weight* weights = reinterpret_cast<const Weight*>(p.address[WEIGHT]);
+#pragma unroll
+            for (u32 e = 0; e < 8; ++e) {
+                if (e < count) w.set(e, weights[i64(first + e) * p.column[WEIGHT]]);
+            }
+        }
     }
+    return w;
 }
 
 template <u32 Width, u32 Group, u32 Rows, bool Residual, class Weight>
@@ -76,22 +84,20 @@ __device__ __forceinline__ void fwd_scan(const ForwardParams& p) {
     if (live) {
         for (u32 step = 0; step < batches; ++step) {
             const u32 batch = bits == 0 ? 0 : __brev(step) >> (32 - bits);
-            Unit x[Batch];
+            float sums[Batch];
 #pragma unroll
             for (u32 s = 0; s < Batch; ++s) {
                 const u64 first = first_of(batch, s);
                 const u32 count = count_of(first);
-                x[s] = Unit{};
+                sums[s] = 0.0f;
                 if (count == 0) continue;
-                x[s] = read_unit(x_row, p.column[X], has_vectors(p, X), first, count);
+                Unit x = read_unit(x_row, p.column[X], has_vectors(p, X), first, count);
                 if constexpr (Residual) {
-                    x[s] = add(x[s], read_unit(residual_row, p.column[RESIDUAL], has_vectors(p, RESIDUAL), first, count));
-                    write_unit(h_row, p.column[H], has_vectors(p, H), first, count, x[s]);
+                    x = add(x, read_unit(residual_row, p.column[RESIDUAL], has_vectors(p, RESIDUAL), first, count));
+                    write_unit(h_row, p.column[H], has_vectors(p, H), first, count, x);
                 }
+                sums[s] = unit_squares(x);
             }
-            float sums[Batch];
-#pragma unroll
-            for (u32 s = 0; s < Batch; ++s) sums[s] = unit_squares(x[s]);
             squares = fold_registers(sums);
             u32 level = 0;
             for (; step >> level & 1; ++level) squares = __fadd_rn(waiting[level * blockDim.x + threadIdx.x], squares);
@@ -107,24 +113,7 @@ __device__ __forceinline__ void fwd_scan(const ForwardParams& p) {
     for (u64 first = 8 * lane; first < p.width; first += 8 * Group) {
         const u32 count = count_of(first);
         const Unit x = read_unit(normed_row, p.column[normed], has_vectors(p, normed), first, count);
-        WeightUnit<Weight> w;
-        float weights[8];
-        if (p.address[WEIGHT] != nullptr && has_vectors(p, WEIGHT) && count == 8) {
-            w.load(p.address[WEIGHT] + sizeof(Weight) * first);
-#pragma unroll
-            for (u32 e = 0; e < 8; ++e) weights[e] = e % 2 ? w.high(e / 2) : w.low(e / 2);
-        } else {
-#pragma unroll
-            for (u32 e = 0; e < 8; ++e) {
-                weights[e] = p.address[WEIGHT] != nullptr && e < count ? read_weight<Weight>(p, first + e) : 0.0f;
-            }
-        }
-        Unit y;
-#pragma unroll
-        for (u32 i = 0; i < 4; ++i) {
-            y.pair[i] = round_pair(__fmul_rn(__fmul_rn(low_float(x.pair[i]), rstd), __fadd_rn(weights[2 * i], p.offset)),
-                                   __fmul_rn(__fmul_rn(high_float(x.pair[i]), rstd), __fadd_rn(weights[2 * i + 1], p.offset)));
-        }
+        const Unit y = scale(x, rstd, read_weights<Weight>(p, first, count), p.offset);
         write_unit(y_row, p.column[Y], has_vectors(p, Y), first, count, y);
     }
 }

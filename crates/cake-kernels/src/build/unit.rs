@@ -49,9 +49,10 @@ fn wrapper(kernel: &Kernel) -> String {
     let width = kernel.width.unwrap_or(0);
     let residual = kernel.fusion == Fusion::Residual;
     let weight = match kernel.weight {
-        Dtype::Bf16 => "cake::bf16",
-        Dtype::F16 => "cake::f16",
-        Dtype::F32 => "float",
+        Some(Dtype::Bf16) => "cake::bf16",
+        Some(Dtype::F16) => "cake::f16",
+        Some(Dtype::F32) => "float",
+        None => "cake::none",
     };
     format!(
         "\nextern \"C\" __global__ void __launch_bounds__({bounds})\n\
@@ -71,12 +72,11 @@ mod tests {
         width: Some(6144),
         schedule: "ring",
         knob: "",
-        weight: Dtype::F32,
+        weight: Some(Dtype::F32),
         group: 256,
         rows: 2,
         min_ctas: 1,
-        persistent: 1,
-        stages: 3,
+        since: Arch::Sm90,
         vectors: true,
     };
     static KERNELS: [Kernel; 2] = [
@@ -85,9 +85,9 @@ mod tests {
             pass: Pass::Forward,
             fusion: Fusion::Plain,
             width: None,
-            weight: Dtype::Bf16,
+            weight: Some(Dtype::Bf16),
             min_ctas: 0,
-            stages: 0,
+            since: Arch::Sm80,
             ..RING
         },
     ];
@@ -99,12 +99,12 @@ mod tests {
 
 extern "C" __global__ void __launch_bounds__(512, 1)
 toy_bwd_res_h6144_ring_w32(const __grid_constant__ cake::toy::BackwardParams params) {
-    cake::toy::bwd_ring<6144, 256, 2, 3, true, float>(params);
+    cake::toy::bwd_ring<6144, 256, 2, true, float>(params);
 }
 
 extern "C" __global__ void __launch_bounds__(512)
 toy_fwd_any_ring(const __grid_constant__ cake::toy::ForwardParams params) {
-    cake::toy::fwd_ring<0, 256, 2, 0, false, cake::bf16>(params);
+    cake::toy::fwd_ring<0, 256, 2, false, cake::bf16>(params);
 }
 "#;
         assert_eq!(render(&KERNELS, Arch::Sm90), expected);

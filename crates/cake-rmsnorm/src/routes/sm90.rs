@@ -112,7 +112,7 @@ pub(super) static TABLES: &Tables = &[
             SM90,
             7168,
             Route::up_to(64, &k::H7168_ROW.plain, "@7168ps"),
-            Route::rest(&k::H7168_ROW_T512.plain, "@7168p").ahead(2)
+            Route::rest(&k::H7168_ROW.plain, "@7168p").ahead(2)
         ),
         table!(
             SM90,
@@ -127,7 +127,7 @@ pub(super) static TABLES: &Tables = &[
             SM90,
             8192,
             Route::up_to(64, &k::H8192_ROW.plain, "@8192ps"),
-            Route::rest(&k::H8192_ROW_T512.plain, "@8192p").ahead(2)
+            Route::rest(&k::H8192_ROW.plain, "@8192p").ahead(2)
         ),
         table!(
             SM90,
