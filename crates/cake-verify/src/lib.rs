@@ -2,7 +2,7 @@
 //!
 //! | room | holds |
 //! | --- | --- |
-//! | [`reference`] | the right answers, from MPFR; shares no arithmetic with what is judged |
+//! | [`mod@reference`] | the right answers, from MPFR; shares no arithmetic with what is judged |
 //! | [`bounds`] | how far an answer may be from them, with the derivation |
 //! | [`cases`] | what is tried, as data, each group with its reason |
 //! | [`engine`] | memory with canaries, views, the canonical bits, the comparison |
@@ -12,6 +12,7 @@
 //!
 //! The command `cake-verify` runs every task in one process; `tests/device.rs` makes a test of each.
 
+pub mod bench;
 pub mod bounds;
 pub mod cases;
 pub mod checks;

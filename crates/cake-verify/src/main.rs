@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use cake_verify::{cases, checks, doctor, routes, run};
+use cake_verify::{bench, cases, checks, doctor, routes, run};
 use clap::{Parser, Subcommand};
 
 /// Judges the Cake kernels.
@@ -17,6 +17,8 @@ struct Arguments {
 enum Command {
     /// Runs the whole matrix; exits with 1 when anything fails.
     Run(run::Options),
+    /// Times every program against the device's own copy of as many bytes; needs a GPU.
+    Bench(bench::Options),
     /// Shows which program serves a shape on an architecture; needs no GPU.
     Routes(routes::Options),
     /// Says what is here, what would be used, and what is missing.
@@ -29,6 +31,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Run(options) => run::run(&options),
+        Command::Bench(options) => bench::bench(&options),
         Command::Routes(options) => routes::routes(&options).map(|text| {
             print!("{text}");
             true

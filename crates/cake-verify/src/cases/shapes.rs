@@ -9,7 +9,8 @@ pub const TUNED: [u32; 17] =
 pub const NARROW: [u32; 19] = [1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 127, 129];
 
 /// Widths next to tuned ones, those of models without tuned programs, and one that is prime.
-pub const UNTUNED: [u32; 14] = [255, 257, 513, 541, 768, 769, 1000, 1152, 1200, 2304, 2520, 4104, 5376, 8200];
+pub const UNTUNED: [u32; 16] =
+    [255, 257, 513, 541, 768, 769, 1000, 1152, 1200, 2049, 2304, 2520, 4104, 5376, 8200, 16392];
 
 /// Widths beyond the registers of a CTA.
 pub const WIDE: [u32; 7] = [20480, 32768, 53248, 65536, 65537, 131072, 262144];

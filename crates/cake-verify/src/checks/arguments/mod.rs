@@ -3,8 +3,8 @@
 mod accepted;
 mod refusals;
 
-use cake_core::{Dtype, Error, Place};
-use cake_rmsnorm::{ForwardPlan, Spec};
+use cake_core::{Dtype, Error, Op, Place};
+use cake_rmsnorm::{ForwardPlan, RmsNormForward, Spec};
 
 use super::{Context, Task};
 use crate::cases::{Case, Form};
@@ -57,11 +57,14 @@ fn refuse(refusal: &Refusal, target: &Target, seed: u64) -> Result<(), String> {
     let plan = target.plan(&case.spec).map_err(text)?;
     let mut call = setup.call();
     (refusal.change)(&mut call, target.place());
-    let error = match call.run(&plan, &setup.lane) {
-        Ok(()) => return Err("was not refused".into()),
-        Err(error) => error,
-    };
+    // Asked first without running anything: what is not refused would write where it must not.
+    let checked = call.views().and_then(|views| RmsNormForward::check(&case.spec, target.place(), &views));
+    let error = checked.err().ok_or("was not refused")?;
     expect(&error, refusal.expected)?;
+    match call.run(&plan, &setup.lane) {
+        Ok(()) => return Err(format!("was refused by the check, but ran: {error}")),
+        Err(ran) => expect(&ran, refusal.expected)?,
+    }
     let outputs = setup.outputs().map_err(text)?;
     let written = setup.writes(outputs).into_iter().chain(setup.input_changes().map_err(text)?).next();
     written.map_or(Ok(()), |difference| Err(format!("refused, but wrote {difference}")))

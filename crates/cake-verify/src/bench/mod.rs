@@ -1,0 +1,289 @@
+//! `cake-verify bench`: our programs against the device's own copy, in one run on one board.
+//!
+//! | room | holds |
+//! | --- | --- |
+//! | [`rows`] | what is timed, as data, with its reason |
+//! | [`tensors`] | a row in device memory, and the check before the timing |
+//! | [`sample`] | turns, cold L2, events |
+//! | [`times`] | histograms, percentiles, rates |
+//! | [`host_cost`] | what a call costs the host |
+//! | [`table`], [`record`], [`progress`] | what is shown and kept |
+//! | [`driver`] | the driver calls that this takes |
+//!
+//! The method is that of docs/benchmarks.md.
+
+pub mod driver;
+pub mod host_cost;
+pub mod progress;
+pub mod record;
+pub mod rows;
+pub mod sample;
+pub mod table;
+pub mod tensors;
+pub mod times;
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use cake_core::{Device, Op};
+use cake_rmsnorm::RmsNormForward;
+
+use crate::cases::random::DEFAULT_SEED;
+use crate::engine::target::{Target, Way};
+use driver::Gpu;
+use progress::Progress;
+use record::{DeviceFacts, Engine, Measured, Record};
+use rows::Row;
+use sample::{Effort, Flush, Work};
+use tensors::Tensors;
+use times::{Times, percent_of_copy, rate};
+
+/// What to time.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
+    /// `cuda:N`.
+    #[arg(long, default_value = "cuda:0")]
+    pub device: String,
+    /// Only rows whose name contains this.
+    #[arg(long)]
+    pub filter: Option<String>,
+    /// Times that the stream is filled with samples and waited for.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: u32,
+    /// Samples of each engine in a round.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub samples: u32,
+    /// The program that the routes choose, or also every program that can serve the row.
+    #[arg(long, value_enum, default_value = "routed")]
+    pub programs: Programs,
+    /// Times what a call costs the host, instead of the rows.
+    #[arg(long)]
+    pub host_cost: bool,
+    /// Writes everything as JSON.
+    #[arg(long)]
+    pub json: Option<PathBuf>,
+    /// Writes the figures as CSV.
+    #[arg(long)]
+    pub csv: Option<PathBuf>,
+    /// Only lists the rows, and why each is there; needs no GPU.
+    #[arg(long)]
+    pub list: bool,
+}
+
+/// Which of our programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Programs {
+    /// What the routes choose.
+    Routed,
+    /// And every one that can serve the row, forced.
+    All,
+}
+
+/// The row of an empty stream: what the events and a launch cost.
+const PROBE: &str = "probe/empty";
+
+/// How to read the figures.
+const METHOD: &str = "\
+Before each sample 256 MiB are written: L2 is full of other, dirty lines. A time lies between two events around the call,
+which adds about a microsecond: `empty`, one warp that does nothing, is timed in the same way and may be subtracted.
+Engines take turns: A B C, A B C. GB/s are of the least bytes over the median: 4TH + 4T, with a residual 8TH + 4T, and
+the weight. `copy` is the device's own copy that reads and writes as many, two copies with a residual; % are of its rate.";
+
+/// Times the rows; whether every answer was right.
+pub fn bench(options: &Options) -> Result<bool> {
+    let wanted = |name: &str| options.filter.as_ref().is_none_or(|filter| name.contains(filter.as_str()));
+    let rows: Vec<Row> = rows::all().into_iter().filter(|row| wanted(&row.to_string())).collect();
+    if options.list {
+        rows.iter().for_each(|row| println!("{:<26} {}", row.to_string(), row.why));
+        return Ok(true);
+    }
+    if rows.is_empty() && !wanted(PROBE) && !options.host_cost {
+        bail!("no row's name contains {:?}", options.filter.as_deref().unwrap_or_default());
+    }
+    let ordinal = options.device.strip_prefix("cuda:").and_then(|ordinal| ordinal.parse().ok());
+    let ordinal = ordinal.with_context(|| format!("device {:?}: expected cuda:N", options.device))?;
+    let gpu = Gpu::new(&Device::new(ordinal)?)?;
+    // Before the work, so that a path that cannot be written is known at once.
+    let files = [&options.json, &options.csv].map(|path| path.as_deref().map(create).transpose());
+    let [json, csv] = files;
+    let (json, csv) = (json?, csv?);
+
+    let mut record = new_record(&gpu, options)?;
+    println!("cake-verify {} {}, {}, seed {:#x}", record.version, record.build, record.date, record.seed);
+    println!("{}", record.device);
+    record.images.iter().for_each(|image| println!("image {} sha256 {}", image.op, image.sha256));
+    if cfg!(debug_assertions) {
+        println!("a debug build: the host's times mean nothing");
+    }
+    let outcome = if options.host_cost {
+        time_host(&gpu, &mut record)
+    } else {
+        time_rows(&gpu, options, &rows, wanted(PROBE), &mut record)
+    };
+    // What was measured before a failure is kept.
+    if let Some(file) = json {
+        serde_json::to_writer_pretty(file, &record).context("writing JSON")?;
+    }
+    if let Some(mut file) = csv {
+        record.write_csv(&mut file).and_then(|()| file.flush()).context("writing CSV")?;
+    }
+    outcome?;
+    record.wrong.iter().for_each(|wrong| println!("WRONG, not timed: {wrong}"));
+    Ok(record.wrong.is_empty())
+}
+
+fn create(path: &Path) -> Result<BufWriter<File>> {
+    Ok(BufWriter::new(File::create(path).with_context(|| format!("creating {}", path.display()))?))
+}
+
+fn new_record(gpu: &Gpu, options: &Options) -> Result<Record> {
+    Ok(Record {
+        version: env!("CARGO_PKG_VERSION"),
+        build: if cfg!(debug_assertions) { "debug" } else { "release" },
+        date: record::now(),
+        device: DeviceFacts::of(gpu)?,
+        images: record::images(gpu.device().info().arch),
+        seed: DEFAULT_SEED,
+        rounds: options.rounds,
+        samples: options.samples,
+        flush_bytes: Flush::BYTES,
+        method: METHOD,
+        measurements: Vec::new(),
+        host: Vec::new(),
+        wrong: Vec::new(),
+    })
+}
+
+fn time_host(gpu: &Gpu, record: &mut Record) -> Result<()> {
+    println!(
+        "{} calls of each kind, 16 rows of 2048, timed one by one; the clock's own time is in each",
+        host_cost::CALLS
+    );
+    print!("{}", table::host_header());
+    host_cost::measure(gpu, record.seed, |cost| {
+        print!("{}", table::host_line(&cost));
+        record.host.push(cost);
+    })
+}
+
+fn time_rows(gpu: &Gpu, options: &Options, rows: &[Row], probe: bool, record: &mut Record) -> Result<()> {
+    println!("{} rounds of {} samples", options.rounds, options.samples);
+    println!("{METHOD}\n");
+    // Some of a row's time is its own, the rest goes with its bytes.
+    let weight = |row: &Row| (64 << 20) + row.bytes();
+    let mut progress = Progress::new(rows.len() + usize::from(probe), rows.iter().map(weight).sum());
+    let mut flush = Flush::new(gpu)?;
+    progress.print(&table::header());
+    if probe {
+        progress.begin(PROBE);
+        keep(&progress, record, time_probe(gpu, &mut flush, options).context(PROBE)?);
+    }
+    for row in rows {
+        let name = row.to_string();
+        progress.begin(&name);
+        let measured = time_row(gpu, &mut flush, options, row, &mut record.wrong).context(name)?;
+        keep(&progress, record, measured);
+        progress.end(weight(row));
+    }
+    Ok(())
+}
+
+fn keep(progress: &Progress, record: &mut Record, measured: Vec<Measured>) {
+    progress.print(&measured.iter().map(table::line).collect::<String>());
+    record.measurements.extend(measured);
+}
+
+/// What a launch and two events cost.
+fn time_probe(gpu: &Gpu, flush: &mut Flush, options: &Options) -> Result<Vec<Measured>> {
+    let work: [Work<'_>; 2] = [Box::new(|| Ok(())), Box::new(|| gpu.launch_empty())];
+    let times = sample::interleaved(gpu, flush, &work, effort(options))?;
+    let measured = |(engine, times): (Engine, Times)| Measured {
+        row: PROBE.into(),
+        why: "what the events, and a launch between them, cost".into(),
+        width: 0,
+        rows: 0,
+        engine,
+        program: (engine == Engine::Empty).then(|| cake_kernels::probe::EMPTY.to_string()),
+        ahead: 0,
+        bytes: 0,
+        ns: times.summary(),
+        gb_per_s: None,
+        percent_of_copy: None,
+    };
+    Ok([Engine::Nothing, Engine::Empty].into_iter().zip(times).map(measured).collect())
+}
+
+/// Ours, the copy and the empty kernel at one row. Programs with a wrong answer are named in `wrong` instead.
+fn time_row(
+    gpu: &Gpu,
+    flush: &mut Flush,
+    options: &Options,
+    row: &Row,
+    wrong: &mut Vec<String>,
+) -> Result<Vec<Measured>> {
+    let tensors = Tensors::new(gpu, row, DEFAULT_SEED)?;
+    let vectors = tensors.allow_vectors()?;
+    let mut ways = Target::Cuda(gpu.device().clone()).plans(&row.spec)?;
+    ways.retain(|way| match way.program {
+        None => true,
+        Some(_) => options.programs == Programs::All && (vectors || !way.needs_vectors(&row.spec)),
+    });
+    let mut right: Vec<&Way> = Vec::new();
+    for way in &ways {
+        match tensors.check(gpu, &way.plan).with_context(|| way.name.clone())? {
+            None => right.push(way),
+            Some(difference) => wrong.push(format!("{row} {}: {difference}", way.name)),
+        }
+    }
+
+    let call = tensors.call(true);
+    let mut work: Vec<Work<'_>> = Vec::new();
+    for way in &right {
+        work.push(Box::new(|| Ok(way.plan.run(gpu.stream(), call.views()?)?)));
+    }
+    work.push(Box::new(|| tensors.copy(gpu)));
+    work.push(Box::new(|| gpu.launch_empty()));
+    let times = sample::interleaved(gpu, flush, &work, effort(options))?;
+
+    let copy = times[right.len()].summary().p50;
+    let ours = right.iter().map(|way| ours(gpu, row, way, vectors));
+    let others = [(Engine::Copy, None, 0), (Engine::Empty, None, 0)];
+    let measured = |((engine, program, ahead), times): ((Engine, Option<String>, u32), Times)| {
+        let ns = times.summary();
+        let (moves, compared) = (engine != Engine::Empty, !matches!(engine, Engine::Empty | Engine::Copy));
+        Measured {
+            row: row.to_string(),
+            why: row.why.into(),
+            width: row.spec.width,
+            rows: row.count(),
+            engine,
+            program,
+            ahead,
+            bytes: row.bytes(),
+            ns,
+            gb_per_s: rate(row.bytes(), ns.p50).filter(|_| moves),
+            percent_of_copy: percent_of_copy(copy, ns.p50).filter(|_| compared),
+        }
+    };
+    Ok(ours.chain(others).zip(times).map(measured).collect())
+}
+
+/// One of our ways: the program that it runs, and the rows that this fetches ahead.
+fn ours(gpu: &Gpu, row: &Row, way: &Way, vectors: bool) -> (Engine, Option<String>, u32) {
+    let (spec, info) = (&row.spec, gpu.device().info());
+    let name = |program| RmsNormForward::kernels(spec, program)[0].to_string();
+    match way.program {
+        Some(program) => (Engine::Forced, Some(name(program)), 0),
+        None => {
+            let rows = u32::try_from(row.count()).unwrap_or(u32::MAX);
+            let route = RmsNormForward::routes(spec, info.arch, vectors).route(info, rows);
+            (Engine::Routed, Some(name(route.program)), route.rows_ahead(info))
+        }
+    }
+}
+
+fn effort(options: &Options) -> Effort {
+    Effort { rounds: options.rounds, samples: options.samples }
+}
