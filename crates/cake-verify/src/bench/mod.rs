@@ -5,15 +5,20 @@
 //! | [`rows`] | what is timed, as data, with its reason |
 //! | [`tensors`] | a row in device memory, and the check before the timing |
 //! | [`sample`] | turns, cold L2, events |
+//! | [`measure`] | one row: what takes turns, and its figures |
 //! | [`times`] | histograms, percentiles, rates |
 //! | [`host_cost`] | what a call costs the host |
-//! | [`table`], [`record`], [`progress`] | what is shown and kept |
+//! | [`table`], [`progress`] | what is shown |
+//! | [`mod@record`], [`csv`], [`date`] | what is kept |
 //! | [`driver`] | the driver calls that this takes |
 //!
 //! The method is that of docs/benchmarks.md.
 
+pub mod csv;
+pub mod date;
 pub mod driver;
 pub mod host_cost;
+pub mod measure;
 pub mod progress;
 pub mod record;
 pub mod rows;
@@ -27,18 +32,14 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use cake_core::{Device, Op};
-use cake_rmsnorm::RmsNormForward;
+use cake_core::Device;
 
 use crate::cases::random::DEFAULT_SEED;
-use crate::engine::target::{Target, Way};
 use driver::Gpu;
 use progress::Progress;
-use record::{DeviceFacts, Engine, Measured, Record};
+use record::{DeviceFacts, Measured, Record};
 use rows::Row;
-use sample::{Effort, Flush, Work};
-use tensors::Tensors;
-use times::{Times, percent_of_copy, rate};
+use sample::{Effort, Flush};
 
 /// What to time.
 #[derive(Clone, Debug, clap::Args)]
@@ -106,9 +107,8 @@ pub fn bench(options: &Options) -> Result<bool> {
     let ordinal = ordinal.with_context(|| format!("device {:?}: expected cuda:N", options.device))?;
     let gpu = Gpu::new(&Device::new(ordinal)?)?;
     // Before the work, so that a path that cannot be written is known at once.
-    let files = [&options.json, &options.csv].map(|path| path.as_deref().map(create).transpose());
-    let [json, csv] = files;
-    let (json, csv) = (json?, csv?);
+    let file = |path: &Option<PathBuf>| path.as_deref().map(create).transpose();
+    let (json, csv) = (file(&options.json)?, file(&options.csv)?);
 
     let mut record = new_record(&gpu, options)?;
     println!("cake-verify {} {}, {}, seed {:#x}", record.version, record.build, record.date, record.seed);
@@ -123,14 +123,17 @@ pub fn bench(options: &Options) -> Result<bool> {
         time_rows(&gpu, options, &rows, wanted(PROBE), &mut record)
     };
     // What was measured before a failure is kept.
-    if let Some(file) = json {
-        serde_json::to_writer_pretty(file, &record).context("writing JSON")?;
+    if let Some(mut file) = json {
+        serde_json::to_writer_pretty(&mut file, &record).context("writing JSON")?;
+        writeln!(file).and_then(|()| file.flush()).context("writing JSON")?;
     }
     if let Some(mut file) = csv {
         record.write_csv(&mut file).and_then(|()| file.flush()).context("writing CSV")?;
     }
     outcome?;
-    record.wrong.iter().for_each(|wrong| println!("WRONG, not timed: {wrong}"));
+    if !record.wrong.is_empty() {
+        println!("{} programs were wrong", record.wrong.len());
+    }
     Ok(record.wrong.is_empty())
 }
 
@@ -142,7 +145,7 @@ fn new_record(gpu: &Gpu, options: &Options) -> Result<Record> {
     Ok(Record {
         version: env!("CARGO_PKG_VERSION"),
         build: if cfg!(debug_assertions) { "debug" } else { "release" },
-        date: record::now(),
+        date: date::now(),
         device: DeviceFacts::of(gpu)?,
         images: record::images(gpu.device().info().arch),
         seed: DEFAULT_SEED,
@@ -174,17 +177,20 @@ fn time_rows(gpu: &Gpu, options: &Options, rows: &[Row], probe: bool, record: &m
     // Some of a row's time is its own, the rest goes with its bytes.
     let weight = |row: &Row| (64 << 20) + row.bytes();
     let mut progress = Progress::new(rows.len() + usize::from(probe), rows.iter().map(weight).sum());
+    let effort = Effort { rounds: options.rounds, samples: options.samples };
     let mut flush = Flush::new(gpu)?;
     progress.print(&table::header());
     if probe {
         progress.begin(PROBE);
-        keep(&progress, record, time_probe(gpu, &mut flush, options).context(PROBE)?);
+        keep(&progress, record, measure::probe(gpu, &mut flush, effort).context(PROBE)?);
     }
     for row in rows {
         let name = row.to_string();
         progress.begin(&name);
-        let measured = time_row(gpu, &mut flush, options, row, &mut record.wrong).context(name)?;
+        let wrong = record.wrong.len();
+        let measured = measure::row(gpu, &mut flush, row, options.programs, effort, &mut record.wrong).context(name)?;
         keep(&progress, record, measured);
+        record.wrong[wrong..].iter().for_each(|wrong| progress.print(&format!("WRONG, not timed: {wrong}\n")));
         progress.end(weight(row));
     }
     Ok(())
@@ -193,97 +199,4 @@ fn time_rows(gpu: &Gpu, options: &Options, rows: &[Row], probe: bool, record: &m
 fn keep(progress: &Progress, record: &mut Record, measured: Vec<Measured>) {
     progress.print(&measured.iter().map(table::line).collect::<String>());
     record.measurements.extend(measured);
-}
-
-/// What a launch and two events cost.
-fn time_probe(gpu: &Gpu, flush: &mut Flush, options: &Options) -> Result<Vec<Measured>> {
-    let work: [Work<'_>; 2] = [Box::new(|| Ok(())), Box::new(|| gpu.launch_empty())];
-    let times = sample::interleaved(gpu, flush, &work, effort(options))?;
-    let measured = |(engine, times): (Engine, Times)| Measured {
-        row: PROBE.into(),
-        why: "what the events, and a launch between them, cost".into(),
-        width: 0,
-        rows: 0,
-        engine,
-        program: (engine == Engine::Empty).then(|| cake_kernels::probe::EMPTY.to_string()),
-        ahead: 0,
-        bytes: 0,
-        ns: times.summary(),
-        gb_per_s: None,
-        percent_of_copy: None,
-    };
-    Ok([Engine::Nothing, Engine::Empty].into_iter().zip(times).map(measured).collect())
-}
-
-/// Ours, the copy and the empty kernel at one row. Programs with a wrong answer are named in `wrong` instead.
-fn time_row(
-    gpu: &Gpu,
-    flush: &mut Flush,
-    options: &Options,
-    row: &Row,
-    wrong: &mut Vec<String>,
-) -> Result<Vec<Measured>> {
-    let tensors = Tensors::new(gpu, row, DEFAULT_SEED)?;
-    let vectors = tensors.allow_vectors()?;
-    let mut ways = Target::Cuda(gpu.device().clone()).plans(&row.spec)?;
-    ways.retain(|way| match way.program {
-        None => true,
-        Some(_) => options.programs == Programs::All && (vectors || !way.needs_vectors(&row.spec)),
-    });
-    let mut right: Vec<&Way> = Vec::new();
-    for way in &ways {
-        match tensors.check(gpu, &way.plan).with_context(|| way.name.clone())? {
-            None => right.push(way),
-            Some(difference) => wrong.push(format!("{row} {}: {difference}", way.name)),
-        }
-    }
-
-    let call = tensors.call(true);
-    let mut work: Vec<Work<'_>> = Vec::new();
-    for way in &right {
-        work.push(Box::new(|| Ok(way.plan.run(gpu.stream(), call.views()?)?)));
-    }
-    work.push(Box::new(|| tensors.copy(gpu)));
-    work.push(Box::new(|| gpu.launch_empty()));
-    let times = sample::interleaved(gpu, flush, &work, effort(options))?;
-
-    let copy = times[right.len()].summary().p50;
-    let ours = right.iter().map(|way| ours(gpu, row, way, vectors));
-    let others = [(Engine::Copy, None, 0), (Engine::Empty, None, 0)];
-    let measured = |((engine, program, ahead), times): ((Engine, Option<String>, u32), Times)| {
-        let ns = times.summary();
-        let (moves, compared) = (engine != Engine::Empty, !matches!(engine, Engine::Empty | Engine::Copy));
-        Measured {
-            row: row.to_string(),
-            why: row.why.into(),
-            width: row.spec.width,
-            rows: row.count(),
-            engine,
-            program,
-            ahead,
-            bytes: row.bytes(),
-            ns,
-            gb_per_s: rate(row.bytes(), ns.p50).filter(|_| moves),
-            percent_of_copy: percent_of_copy(copy, ns.p50).filter(|_| compared),
-        }
-    };
-    Ok(ours.chain(others).zip(times).map(measured).collect())
-}
-
-/// One of our ways: the program that it runs, and the rows that this fetches ahead.
-fn ours(gpu: &Gpu, row: &Row, way: &Way, vectors: bool) -> (Engine, Option<String>, u32) {
-    let (spec, info) = (&row.spec, gpu.device().info());
-    let name = |program| RmsNormForward::kernels(spec, program)[0].to_string();
-    match way.program {
-        Some(program) => (Engine::Forced, Some(name(program)), 0),
-        None => {
-            let rows = u32::try_from(row.count()).unwrap_or(u32::MAX);
-            let route = RmsNormForward::routes(spec, info.arch, vectors).route(info, rows);
-            (Engine::Routed, Some(name(route.program)), route.rows_ahead(info))
-        }
-    }
-}
-
-fn effort(options: &Options) -> Effort {
-    Effort { rounds: options.rounds, samples: options.samples }
 }

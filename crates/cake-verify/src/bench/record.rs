@@ -1,8 +1,6 @@
-//! The record of a run, as JSON and as CSV.
+//! The record of a run; as JSON it is what its fields say.
 
 use std::fmt;
-use std::io::{self, Write};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -170,77 +168,6 @@ pub fn images(arch: cake_core::Arch) -> Vec<ImageFacts> {
     ops.map(|op| ImageFacts { op, sha256: hex(cake_kernels::image(op, arch).compressed) }).collect()
 }
 
-impl Record {
-    /// One line for each measurement and host cost; the facts stand before them, after `#`.
-    pub fn write_csv(&self, to: &mut impl Write) -> io::Result<()> {
-        writeln!(to, "# cake {} {}, {}, seed {:#x}", self.version, self.build, self.date, self.seed)?;
-        writeln!(to, "# {}", self.device)?;
-        for image in &self.images {
-            writeln!(to, "# image {} sha256 {}", image.op, image.sha256)?;
-        }
-        writeln!(to, "# {} rounds of {} samples, flush {} bytes", self.rounds, self.samples, self.flush_bytes)?;
-        for wrong in &self.wrong {
-            writeln!(to, "# wrong: {wrong}")?;
-        }
-        write!(to, "row,width,rows,engine,program,ahead,bytes,gb_per_s,percent_of_copy")?;
-        let lines = self.measurements.iter().map(Measured::csv).chain(self.host.iter().map(HostCost::csv));
-        for (i, (head, ns)) in lines.enumerate() {
-            if i == 0 {
-                ns.figures().iter().try_for_each(|(name, _)| write!(to, ",{}", column(name)))?;
-                write!(to, ",why")?;
-            }
-            writeln!(to)?;
-            let (head, why) = head;
-            write!(to, "{head}")?;
-            ns.figures().iter().try_for_each(|(_, figure)| write!(to, ",{figure}"))?;
-            write!(to, ",\"{why}\"")?;
-        }
-        writeln!(to)
-    }
-}
-
-/// A count has no unit, everything else is in nanoseconds.
-fn column(figure: &str) -> String {
-    if figure == "samples" { figure.into() } else { format!("{figure}_ns") }
-}
-
-impl Measured {
-    fn csv(&self) -> ((String, &str), &Summary) {
-        let Measured { row, width, rows, engine, ahead, bytes, .. } = self;
-        let number = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.3}"));
-        let program = self.program.as_deref().unwrap_or_default();
-        let (rate, percent) = (number(self.gb_per_s), number(self.percent_of_copy));
-        let head = format!("{row},{width},{rows},{engine},{program},{ahead},{bytes},{rate},{percent}");
-        ((head, &self.why), &self.ns)
-    }
-}
-
-impl HostCost {
-    fn csv(&self) -> ((String, &str), &Summary) {
-        ((format!("host/{},,,host,,,,,", self.call), ""), &self.ns)
-    }
-}
-
-/// Now, in UTC: `2026-01-31T12:34:56Z`.
-pub fn now() -> String {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    date(seconds)
-}
-
-/// Of a number of seconds since 1970. Days to a date: Hinnant, chrono-Compatible Low-Level Date Algorithms, 2013.
-fn date(seconds: u64) -> String {
-    let (days, second) = (seconds / 86400, seconds % 86400);
-    let z = days + 719_468;
-    let (era, day_of_era) = (z / 146_097, z % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year_of_era + 400 * era + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second % 3600 / 60, second % 60)
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
@@ -268,11 +195,11 @@ pub(super) mod tests {
         }
     }
 
-    fn record() -> Record {
+    pub(in crate::bench) fn record() -> Record {
         Record {
             version: "0.1.0",
             build: "release",
-            date: date(0),
+            date: "1970-01-01T00:00:00Z".into(),
             device: DeviceFacts {
                 ordinal: 0,
                 name: "H200".into(),
@@ -293,27 +220,6 @@ pub(super) mod tests {
             host: vec![HostCost { call: "views".into(), ns: summary(90) }],
             wrong: Vec::new(),
         }
-    }
-
-    #[test]
-    fn dates_are_right_around_leap_days() {
-        assert_eq!(date(0), "1970-01-01T00:00:00Z");
-        assert_eq!(date(951_782_400), "2000-02-29T00:00:00Z");
-        assert_eq!(date(1_709_251_199), "2024-02-29T23:59:59Z");
-        assert_eq!(date(4_107_542_400), "2100-03-01T00:00:00Z");
-    }
-
-    #[test]
-    fn every_csv_line_has_the_columns_of_the_header() {
-        let mut text = Vec::new();
-        record().write_csv(&mut text).unwrap();
-        let text = String::from_utf8(text).unwrap();
-        let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
-        assert_eq!(lines.len(), 4, "{text}");
-        // A comma within quotes separates nothing.
-        let columns = |line: &str| line.split('"').step_by(2).map(|part| part.matches(',').count()).sum::<usize>();
-        assert!(lines.iter().all(|line| columns(line) == columns(lines[0])), "{text}");
-        assert!(lines[0].contains(",p50_ns,") && lines[1].contains(",1000,"), "{text}");
     }
 
     #[test]

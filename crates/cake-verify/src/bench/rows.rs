@@ -47,11 +47,12 @@ const SWEPT_RESIDUAL: [u32; 1] = [6144];
 
 const FEW: &str = "few rows: starting and ending weigh more than bytes";
 const WAVE: &str = "as many rows as run at once, or a few times that: one wave";
-const SEQUENCE: &str = "one sequence: between a part of L2 and twice its size";
-const BATCH: &str = "a batch of four sequences: the memory's rate decides";
+const SEQUENCE: &str = "one sequence: from a fraction of L2 to several times its size";
+const BATCH: &str = "a batch of four sequences: for most widths the memory's rate decides";
 const PACKED: &str = "packed sequences: a number of rows that no tile divides; 16231 is prime";
 const LONG: &str = "long: the last per cent of the memory's rate";
 const F32_WEIGHT: &str = "an FP32 weight takes more registers and twice the loads";
+const NO_WEIGHT: &str = "no weight: kernels of their own";
 const OFFSET: &str = "1 + w, as Gemma has it: one more addition for each element";
 const ANY: &str = "a width without a program of its own: what the promise of any width costs";
 
@@ -81,6 +82,7 @@ const GROUPS: &[Group] = &[
         widths: &[6144],
         rows: &[4096, 16384],
     },
+    Group { why: NO_WEIGHT, form: Form { weight: None, ..PLAIN }, widths: &[6144], rows: &[4096, 16384] },
     Group { why: OFFSET, form: Form { offset: true, ..PLAIN }, widths: &[2048, 3072], rows: &[4096, 16384] },
     Group { why: ANY, form: PLAIN, widths: &[1000], rows: &[16384] },
     Group { why: ANY, form: PLAIN, widths: &[53248], rows: &[1024] },
@@ -147,8 +149,10 @@ impl fmt::Display for Row {
     /// The name: form, layout, width, rows.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.spec.residual { "rms+res" } else { "rms" })?;
-        if self.spec.weight == Some(Dtype::F32) {
-            f.write_str("/w32")?;
+        match self.spec.weight {
+            Some(Dtype::F32) => f.write_str("/w32")?,
+            None => f.write_str("/w0")?,
+            Some(_) => {}
         }
         if self.spec.offset {
             f.write_str("/1+w")?;
@@ -212,7 +216,7 @@ mod tests {
 
     #[test]
     fn names_say_what_sets_a_row_apart() {
-        for name in ["rms/H1/T1", "rms/w32/H2048/T4096", "rms/1+w/H3072/T4096", "rms/qkv/H128/T4096x32"] {
+        for name in ["rms/w32/H2048/T4096", "rms/w0/H6144/T4096", "rms/1+w/H3072/T4096", "rms/qkv/H128/T4096x32"] {
             assert!(names().contains(&name.to_string()), "{name}");
         }
     }

@@ -62,22 +62,15 @@ impl Default for Times {
 }
 
 impl Summary {
-    /// Every figure with its name.
-    pub fn figures(&self) -> [(&'static str, f64); 11] {
-        let whole = |value: u64| value as f64;
-        [
-            ("samples", whole(self.samples)),
-            ("mean", self.mean),
-            ("min", whole(self.min)),
-            ("p01", whole(self.p01)),
-            ("p10", whole(self.p10)),
-            ("p25", whole(self.p25)),
-            ("p50", whole(self.p50)),
-            ("p75", whole(self.p75)),
-            ("p90", whole(self.p90)),
-            ("p99", whole(self.p99)),
-            ("max", whole(self.max)),
-        ]
+    /// Of [`Summary::figures`].
+    pub const NAMES: [&str; 11] = ["samples", "mean", "min", "p01", "p10", "p25", "p50", "p75", "p90", "p99", "max"];
+
+    /// Every figure, in the order of [`Summary::NAMES`].
+    pub fn figures(&self) -> [f64; 11] {
+        let Summary { samples, mean, min, p01, p10, p25, p50, p75, p90, p99, max } = *self;
+        let [samples, min] = [samples, min].map(|value| value as f64);
+        let [p01, p10, p25, p50, p75, p90, p99, max] = [p01, p10, p25, p50, p75, p90, p99, max].map(|ns| ns as f64);
+        [samples, mean, min, p01, p10, p25, p50, p75, p90, p99, max]
     }
 }
 
