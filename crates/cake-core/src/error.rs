@@ -52,7 +52,8 @@ pub enum Error {
     SelfOverlap { argument: &'static str, shape: Vec<u64>, strides: Vec<u64> },
     /// An output shares memory with another argument and the pair is not listed as allowed.
     #[error(
-        "{output} (bytes {output_range:#x?}) overlaps {other} (bytes {other_range:#x?}), expected disjoint memory{hint}"
+        "{output} (bytes {:#x}..{:#x}) overlaps {other} (bytes {:#x}..{:#x}), expected disjoint memory{hint}",
+        output_range.0, output_range.1, other_range.0, other_range.1
     )]
     Overlap {
         output: &'static str,

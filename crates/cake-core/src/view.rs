@@ -202,7 +202,7 @@ impl RawView {
         if needed > 0 && address == 0 {
             return Err(Error::NullPointer { argument, bytes: needed as u64 });
         }
-        if needed > 0 && address % dtype.size() as u64 != 0 {
+        if needed > 0 && !address.is_multiple_of(dtype.size() as u64) {
             return Err(Error::Misaligned { argument, expected: dtype.size() as u64, address });
         }
         Ok(raw)

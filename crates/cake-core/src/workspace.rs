@@ -44,7 +44,7 @@ impl Workspace {
         if address == 0 {
             return Err(Error::NullPointer { argument: "workspace", bytes });
         }
-        if address % Self::ALIGNMENT != 0 {
+        if !address.is_multiple_of(Self::ALIGNMENT) {
             return Err(Error::Misaligned { argument: "workspace", expected: Self::ALIGNMENT, address });
         }
         if bytes < Self::HEADER {

@@ -8,33 +8,56 @@ use crate::Forms;
 /// Operator name in kernel names and images.
 pub const OP: &str = "rmsnorm";
 
-/// Tensors with rows, in the order of the arrays of [`ForwardParams`].
+/// Tensors with rows.
 pub const ROW_TENSORS: usize = 5;
-/// All tensors: those with rows, then the weight.
+/// All tensors.
 pub const TENSORS: usize = 6;
-/// Index of `x`.
+/// Bit of `x` in [`ForwardParams::vectors`], and its index in the arrays there.
 pub const X: usize = 0;
-/// Index of `residual`.
+/// As [`X`], of `residual`.
 pub const RESIDUAL: usize = 1;
-/// Index of `y`.
+/// As [`X`], of `y`.
 pub const Y: usize = 2;
-/// Index of `h`.
+/// As [`X`], of `h`.
 pub const H: usize = 3;
-/// Index of `rstd`.
+/// As [`X`], of `rstd`.
 pub const RSTD: usize = 4;
-/// Index of `weight`.
+/// As [`X`], of `weight`, which has no rows.
 pub const WEIGHT: usize = 5;
 
-/// Parameters of every forward kernel, mirrored by `cuda/rmsnorm/args.cuh`. Strides count elements.
+/// Where the rows of a tensor are, mirrored by `cuda/rmsnorm/args.cuh`. Strides count elements; levels of row indices are
+/// counted from the innermost.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RowTensor {
+    /// Address of the first element; 0 when the tensor is absent.
+    pub address: u64,
+    /// Stride of level 0.
+    pub pitch: u64,
+    /// Stride of level 1.
+    pub outer: u64,
+}
+
+/// Parameters of every forward kernel, mirrored by `cuda/rmsnorm/args.cuh`, which says why they lie in this order.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ForwardParams {
-    /// Addresses of the first elements; 0 when a tensor is absent.
-    pub address: [u64; TENSORS],
+    /// Output rows.
+    pub y: RowTensor,
+    /// Output: one FP32 for each row.
+    pub rstd: RowTensor,
+    /// Input rows.
+    pub x: RowTensor,
+    /// Added to `x`.
+    pub residual: RowTensor,
+    /// Address of the weight; 0 when it is absent.
+    pub weight: u64,
     /// Rows.
     pub rows: u32,
-    /// Levels of row indices in use.
+    /// Levels of row indices in use, 1 to 6.
     pub levels: u32,
+    /// Output: `x + residual`, rounded.
+    pub h: RowTensor,
     /// Added to the mean of squares.
     pub eps: f32,
     /// Added to each weight: 1 for an offset weight, else -0.
@@ -43,12 +66,10 @@ pub struct ForwardParams {
     pub ahead: u32,
     /// Columns.
     pub width: u32,
-    /// Row strides of the innermost level.
-    pub pitch: [u64; ROW_TENSORS],
-    /// Sizes of the levels, innermost first.
+    /// Sizes of the levels.
     pub sizes: [u32; MAX_LEVELS],
-    /// Row strides of the other levels.
-    pub outer: [[u64; ROW_TENSORS]; MAX_LEVELS - 1],
+    /// Strides of levels 2 and up.
+    pub more: [[u64; ROW_TENSORS]; MAX_LEVELS - 2],
     /// Strides between columns.
     pub column: [u64; TENSORS],
     /// Bit t: tensor t allows 16-byte accesses to each unit of 8 elements.
@@ -130,8 +151,8 @@ forward! {
 
     // Tuned on an H200: of all geometries with 8 to 1024 threads for a row, those that some route prefers.
     H128_ROW = row(128, "", 8, 16, 8);
-    H256_ROW = row(256, "", 16, 8, 8);
-    H512_ROW = row(512, "", 32, 4, 8);
+    H256_ROW = row(256, "", 16, 16, 4);
+    H512_ROW = row(512, "", 32, 8, 6);
     H1024_ROW = row(1024, "", 64, 2, 12);
     H1536_ROW = row(1536, "", 64, 2, 10);
     H2048_ROW = row(2048, "", 128, 1, 12);

@@ -6,7 +6,7 @@ use cake_core::{
     Arch, DeviceInfo, Dtype, Error, Image, Kernel, MAX_RANK, Op, Place, Program, RawView, Result, Route, RouteTable,
     Shape, sums,
 };
-use cake_kernels::rmsnorm::{self, ForwardParams, ROW_TENSORS, RSTD, TENSORS};
+use cake_kernels::rmsnorm::{self, ForwardParams, H, RESIDUAL, ROW_TENSORS, RSTD, RowTensor, TENSORS, WEIGHT, X, Y};
 
 use crate::{Forward, Spec, host, routes};
 
@@ -144,32 +144,38 @@ fn bind(spec: &Spec, lead: &[u64], views: &[Option<&RawView>; TENSORS], eps: f32
     let count = u32::try_from(rows.count).ok().filter(|&count| count <= i32::MAX as u32);
     let count = count.ok_or(Error::Size { argument: "x", expected: "at most 2^31 - 1 rows", actual: rows.count })?;
 
+    let row_tensor = |t: usize| RowTensor {
+        address: views[t].map_or(0, |view| view.address),
+        pitch: rows.strides[t][0],
+        outer: rows.strides[t][1],
+    };
     let mut params = ForwardParams {
+        y: row_tensor(Y),
+        rstd: row_tensor(RSTD),
+        x: row_tensor(X),
+        residual: row_tensor(RESIDUAL),
+        weight: views[WEIGHT].map_or(0, |view| view.address),
         rows: count,
         levels: rows.levels as u32,
+        h: row_tensor(H),
         eps,
         offset: sums::rms::offset(spec.offset),
+        ahead: 0,
         width: spec.width,
         sizes: rows.sizes.map(|size| size as u32),
-        ..Default::default()
+        more: std::array::from_fn(|level| std::array::from_fn(|t| rows.strides[t][level + 2])),
+        column: [0; TENSORS],
+        vectors: 0,
     };
-    for (t, view) in views.iter().enumerate() {
-        let Some(view) = view else { continue };
-        params.address[t] = view.address;
-        if t < ROW_TENSORS {
-            params.pitch[t] = rows.strides[t][0];
-            for level in 1..MAX_LEVELS {
-                params.outer[level - 1][t] = rows.strides[t][level];
-            }
-        }
-        if t != RSTD {
-            params.column[t] = *view.strides().last().expect("a view has a dimension");
-            let steps = if t < ROW_TENSORS { &rows.strides[t][..] } else { &[] };
-            let vectors = (params.column[t] == 1 || spec.width == 1)
-                && view.address % 16 == 0
-                && steps.iter().all(|step| step * view.dtype.size() as u64 % 16 == 0);
-            params.vectors |= u32::from(vectors) << t;
-        }
+    for t in (0..TENSORS).filter(|&t| t != RSTD) {
+        let Some(view) = views[t] else { continue };
+        params.column[t] = *view.strides().last().expect("a view has a dimension");
+        let steps = if t < ROW_TENSORS { &rows.strides[t][..] } else { &[] };
+        let aligned = |bytes: u64| bytes.is_multiple_of(16);
+        let vectors = (params.column[t] == 1 || spec.width == 1)
+            && aligned(view.address)
+            && steps.iter().all(|step| aligned(step * view.dtype.size() as u64));
+        params.vectors |= u32::from(vectors) << t;
     }
     let present = (0..TENSORS).filter(|&t| t != RSTD && views[t].is_some());
     let vectors = rows.levels <= 2 && present.into_iter().all(|t| params.vectors >> t & 1 == 1);

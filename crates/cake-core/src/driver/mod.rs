@@ -33,7 +33,10 @@ pub(crate) fn init() -> Result<()> {
                 if version < NEEDED_DRIVER {
                     return Err(Error::DriverTooOld { expected: NEEDED_DRIVER, actual: version });
                 }
-                check("cuInit", sys::cuInit(0))
+                match sys::cuInit(0) {
+                    sys::CUresult::CUDA_ERROR_NO_DEVICE => Err(Error::NoDevice { ordinal: 0, present: 0 }),
+                    result => check("cuInit", result),
+                }
             }
         })
         .clone()
@@ -41,7 +44,10 @@ pub(crate) fn init() -> Result<()> {
 
 /// Number of devices that the driver shows.
 pub(crate) fn device_count() -> Result<u32> {
-    init()?;
+    match init() {
+        Err(Error::NoDevice { .. }) => return Ok(0),
+        state => state?,
+    }
     let mut count = 0;
     // SAFETY: (a), (c).
     check("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&mut count) })?;

@@ -53,8 +53,8 @@ template <u32 Group, u32 Rows>
 __device__ __forceinline__ float fold_group(float value, FoldScratch<Group, Rows>& scratch) {
     if constexpr (Group <= 32) return fold_lanes<Group>(value);
     constexpr u32 Warps = ceil_div(Group, 32);
-    // Every warp can read all the others' values and fold them itself; of more than 8 warps one does it for the rest.
-    constexpr bool one_warp = Warps > 8;
+    // Every warp can read all the others' values and fold them itself; of 8 warps and more one does it for the rest.
+    constexpr bool one_warp = Warps >= 8;
     const u32 row = threadIdx.x / Group;
     scratch.value[threadIdx.x] = value;
     __syncthreads();

@@ -6,65 +6,47 @@ namespace cake::rmsnorm {
 
 constexpr int max_levels = 6;
 
-// Tensors of a call, in the order of the arrays below.
+// Where the rows of a tensor are. Strides count elements; levels of row indices are counted from the innermost.
+struct RowTensor {
+    char* address;  // null when absent
+    i64 pitch;      // stride of level 0
+    i64 outer;      // stride of level 1
+};
+
+// Bits of ForwardParams::vectors, and indices of its arrays.
 enum { X, RESIDUAL, Y, H, RSTD, ROW_TENSORS, WEIGHT = ROW_TENSORS, TENSORS };
 
-// What a call with a single row pitch per tensor needs comes first: a cold parameter costs a trip to memory for each line.
+// Parameters lie in constant memory from 0x210 on, cold at each launch: what the first loads need shares the line at
+// 0x240, and what tuned kernels never read comes last.
 struct ForwardParams {
-    char* address[TENSORS];          // null when absent
-    u32 rows, levels;                // levels of row indices in use
-    float eps, offset;               // offset: added to each weight, 1 or -0
-    u32 ahead, width;                // ahead: rows to the one to fetch into L2; 0, also where levels > 1, for none
-    i64 pitch[ROW_TENSORS];          // strides of level 0, the innermost; all strides count elements
-    u32 sizes[max_levels];           // of the levels, innermost first
-    i64 outer[max_levels - 1][ROW_TENSORS];  // strides of the other levels
-    i64 column[TENSORS];             // strides between columns
-    u32 vectors;                     // bit t: tensor t allows 16-byte accesses to each unit
+    RowTensor y, rstd;
+    RowTensor x, residual;  // 0x240
+    char* weight;
+    u32 rows, levels;       // levels of row indices in use
+    RowTensor h;            // 0x280
+    float eps, offset;      // offset: added to each weight, 1 or -0
+    u32 ahead, width;       // ahead: rows to the one to fetch into L2; 0, also where levels > 1, for none
+    u32 sizes[max_levels];  // of the levels
+    i64 more[max_levels - 2][ROW_TENSORS];  // strides of levels 2 and up
+    i64 column[TENSORS];                    // strides between columns
+    u32 vectors;                            // bit t: tensor t allows 16-byte accesses to each unit
 };
 
 static_assert(sizeof(ForwardParams) == 392, "the mirror in src/rmsnorm.rs has this size");
 
-// The level indices of a row, found once for all tensors of a call.
-template <int Levels>
+// A row's indices at the two innermost levels; the second is 0 where there is one level.
 struct RowIndex {
-    u32 level[Levels];
+    u32 inner, outer;
 };
 
-template <int Levels>
-__device__ __forceinline__ RowIndex<Levels> row_index(const ForwardParams& p, u32 row) {
-    RowIndex<Levels> index{};
-    index.level[0] = row;
-#pragma unroll
-    for (int i = 0; i + 1 < Levels; ++i) {
-        if (i + 1 < int(p.levels)) {  // the same for the whole grid
-            index.level[i + 1] = index.level[i] / p.sizes[i];
-            index.level[i] %= p.sizes[i];
-        }
-    }
-    return index;
+__device__ __forceinline__ RowIndex row_index(const ForwardParams& p, u32 row) {
+    if (p.levels == 1) return {row, 0};
+    return {row % p.sizes[0], row / p.sizes[0]};
 }
 
-// Elements from a tensor's first to the row's first.
-template <int Levels>
-__device__ __forceinline__ i64 row_offset(const ForwardParams& p, int tensor, const RowIndex<Levels>& index) {
-    i64 offset = index.level[0] * p.pitch[tensor];
-    if (p.levels > 1) {
-        asm volatile("");  // keeps the compiler from loading outer strides, cold lines of parameters, on the other path
-#pragma unroll
-        for (int i = 1; i < Levels; ++i) offset += index.level[i] * p.outer[i - 1][tensor];
-    }
-    return offset;
-}
-
-template <int Levels>
-__device__ __forceinline__ char* row_of(const ForwardParams& p, int tensor, const RowIndex<Levels>& index) {
-    return p.address[tensor] + 2 * row_offset(p, tensor, index);
-}
-
-// Writes a row's rstd where it is wanted.
-template <int Levels>
-__device__ __forceinline__ void write_rstd(const ForwardParams& p, const RowIndex<Levels>& index, float rstd) {
-    if (p.address[RSTD] != nullptr) reinterpret_cast<float*>(p.address[RSTD])[row_offset(p, RSTD, index)] = rstd;
+template <int Bytes>
+__device__ __forceinline__ char* row_of(const RowTensor& tensor, RowIndex row) {
+    return tensor.address + Bytes * (row.inner * tensor.pitch + row.outer * tensor.outer);
 }
 
 // rstd = 1 / sqrt(squares / width + eps), each step rounded.

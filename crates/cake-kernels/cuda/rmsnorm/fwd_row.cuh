@@ -12,7 +12,9 @@
 //     at H = 2048 and 6144, T = 65536: a CTA for each row mixes reads and writes better.
 //  2. From H = 4096 on and with many rows, each row asks L2 for the row `ahead` of it, about one row for each SM. Memory
 //     then works while CTAs come and go: 1.5 to 2.5 % at T = 65536, which brings the kernel to the speed of a copy.
-//  3. The packed row is kept, not the floats unpacked from it (`forget`): fewer registers, more CTAs on an SM.
+//  3. The rstd of a CTA's rows leave together, by neighbouring threads after the last y: one by one, by the rows' own
+//     threads, they cost 3 % at H = 512, T = 65536.
+//  4. The packed row is kept, not the floats unpacked from it (`forget`): fewer registers, more CTAs on an SM.
 //
 // Order of sums: the canonical fold.
 #pragma once
@@ -28,17 +30,14 @@ __device__ __forceinline__ void fwd_row(const ForwardParams& p) {
     __shared__ FoldScratch<Group, Rows> scratch;
 
     const u32 lane = threadIdx.x % Group;
-    const u32 row = blockIdx.x * Rows + threadIdx.x / Group;
+    const u32 group = threadIdx.x / Group;
+    const u32 row = blockIdx.x * Rows + group;
     const bool live = row < p.rows;  // threads beyond the last row only keep the others company
-    const auto index = row_index<2>(p, row);
+    const RowIndex index = row_index(p, row);
 
     Unit x[Slots];
-    const char* x_row = row_of(p, X, index);
-    const char* residual_row = row_of(p, RESIDUAL, index);
-    if (p.ahead != 0 && lane == 0 && row + p.ahead < p.rows) {
-        fetch_ahead(x_row + 2 * p.ahead * p.pitch[X], 2 * Width);
-        if constexpr (Residual) fetch_ahead(residual_row + 2 * p.ahead * p.pitch[RESIDUAL], 2 * Width);
-    }
+    const char* x_row = row_of<2>(p.x, index);
+    const char* residual_row = row_of<2>(p.residual, index);
     Unit residual[Residual ? Slots : 1];
 #pragma unroll
     for (u32 s = 0; s < Slots; ++s) {
@@ -51,9 +50,13 @@ __device__ __forceinline__ void fwd_row(const ForwardParams& p) {
     }
     WeightUnit<Weight> w[Slots];
 #pragma unroll
-    for (u32 s = 0; s < Slots; ++s) w[s].load(p.address[WEIGHT], min(lane + s * Group, Units - 1));
+    for (u32 s = 0; s < Slots; ++s) w[s].load(p.weight, min(lane + s * Group, Units - 1));
+    if (p.ahead != 0 && lane == 0 && row + p.ahead < p.rows) {
+        fetch_ahead(x_row + 2 * p.ahead * p.x.pitch, 2 * Width);
+        if constexpr (Residual) fetch_ahead(residual_row + 2 * p.ahead * p.residual.pitch, 2 * Width);
+    }
     if constexpr (Residual) {
-        char* h_row = row_of(p, H, index);
+        char* h_row = row_of<2>(p.h, index);
 #pragma unroll
         for (u32 s = 0; s < Slots; ++s) {
             const u32 unit = lane + s * Group;
@@ -68,15 +71,26 @@ __device__ __forceinline__ void fwd_row(const ForwardParams& p) {
 #pragma unroll
     for (u32 s = 0; s < Slots; ++s) squares[s] = unit_squares(x[s]);
     const float rstd = rstd_of(fold_group<Group, Rows>(fold_registers(squares), scratch), Width, p.eps);
-    if (!live) return;
-    if (lane == 0) write_rstd(p, index, rstd);
 
-    char* y_row = row_of(p, Y, index);
+    char* y_row = row_of<2>(p.y, index);
 #pragma unroll
     for (u32 s = 0; s < Slots; ++s) {
         const u32 unit = lane + s * Group;
         forget(x[s]);
-        if (Units % Group == 0 || unit < Units) store_unit(y_row + 16 * unit, scale(x[s], rstd, w[s], p.offset));
+        if (live && (Units % Group == 0 || unit < Units)) {
+            store_unit(y_row + 16 * unit, scale(x[s], rstd, w[s], p.offset));
+        }
+    }
+    if (p.rstd.address == nullptr) return;
+    if constexpr (Rows == 1) {
+        if (lane == 0) *reinterpret_cast<float*>(row_of<4>(p.rstd, index)) = rstd;
+    } else {
+        if (lane == 0) scratch.whole[group] = rstd;
+        __syncthreads();
+        const u32 own = blockIdx.x * Rows + threadIdx.x;
+        if (threadIdx.x < Rows && own < p.rows) {
+            *reinterpret_cast<float*>(row_of<4>(p.rstd, row_index(p, own))) = scratch.whole[threadIdx.x];
+        }
     }
 }
 

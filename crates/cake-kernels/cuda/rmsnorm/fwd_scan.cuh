@@ -18,6 +18,31 @@
 
 namespace cake::rmsnorm {
 
+// A row's indices at all levels.
+struct LevelIndex {
+    u32 level[max_levels];
+};
+
+__device__ __forceinline__ LevelIndex level_index(const ForwardParams& p, u32 row) {
+    LevelIndex index{{row}};
+#pragma unroll
+    for (int i = 0; i + 1 < max_levels; ++i) {
+        if (i + 1 < int(p.levels)) {
+            index.level[i + 1] = index.level[i] / p.sizes[i];
+            index.level[i] %= p.sizes[i];
+        }
+    }
+    return index;
+}
+
+// Elements from a tensor's first to the row's first.
+__device__ __forceinline__ i64 row_offset(const ForwardParams& p, const RowTensor& t, int name, const LevelIndex& index) {
+    i64 offset = index.level[0] * t.pitch + index.level[1] * t.outer;
+#pragma unroll
+    for (int i = 2; i < max_levels; ++i) offset += index.level[i] * p.more[i - 2][name];
+    return offset;
+}
+
 __device__ __forceinline__ bool has_vectors(const ForwardParams& p, int tensor) { return p.vectors >> tensor & 1; }
 
 // Elements first .. first + count of a row, count <= 8, the rest zero.
@@ -47,9 +72,9 @@ __device__ __forceinline__ WeightUnit<Weight> read_weights(const ForwardParams& 
     WeightUnit<Weight> w{};
     if constexpr (sizeof(Weight) > 1) {  // `none` has a size of 1
         if (has_vectors(p, WEIGHT) && count == 8) {
-            w.load(p.address[WEIGHT], u32(first / 8));
+            w.load(p.weight, u32(first / 8));
         } else {
-            const Weight* weights = reinterpret_cast<const Weight*>(p.address[WEIGHT]);
+            const Weight* weights = reinterpret_cast<const Weight*>(p.weight);
 #pragma unroll
             for (u32 e = 0; e < 8; ++e) {
                 if (e < count) w.set(e, weights[i64(first + e) * p.column[WEIGHT]]);
@@ -67,11 +92,11 @@ __device__ __forceinline__ void fwd_scan(const ForwardParams& p) {
     const u32 lane = threadIdx.x % Group;
     const u32 row = blockIdx.x * Rows + threadIdx.x / Group;
     const bool live = row < p.rows;
-    const auto index = row_index<max_levels>(p, row);
-    const char* x_row = row_of(p, X, index);
-    const char* residual_row = row_of(p, RESIDUAL, index);
-    char* h_row = row_of(p, H, index);
-    char* y_row = row_of(p, Y, index);
+    const LevelIndex index = level_index(p, row);
+    const char* x_row = p.x.address + 2 * row_offset(p, p.x, X, index);
+    const char* residual_row = p.residual.address + 2 * row_offset(p, p.residual, RESIDUAL, index);
+    char* h_row = p.h.address + 2 * row_offset(p, p.h, H, index);
+    char* y_row = p.y.address + 2 * row_offset(p, p.y, Y, index);
 
     // Unit s of batch b is lane + Group * (b + batches * s): the first three folds join the units of a batch.
     const u32 units = p.width / 8 + (p.width % 8 != 0);
@@ -106,7 +131,9 @@ __device__ __forceinline__ void fwd_scan(const ForwardParams& p) {
     }
     const float rstd = rstd_of(fold_group<Group, Rows>(squares, scratch), p.width, p.eps);
     if (!live) return;
-    if (lane == 0) write_rstd(p, index, rstd);
+    if (lane == 0 && p.rstd.address != nullptr) {
+        reinterpret_cast<float*>(p.rstd.address)[row_offset(p, p.rstd, RSTD, index)] = rstd;
+    }
 
     constexpr int normed = Residual ? H : X;
     const char* normed_row = Residual ? h_row : x_row;

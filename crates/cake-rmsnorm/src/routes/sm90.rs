@@ -1,7 +1,7 @@
 //! sm_90a, measured on an H200 (132 SMs, cold L2).
 //!
-//! Up to 64 rows for each SM one program serves a width; beyond that, rows of 8 KiB and more are fetched into L2 ahead of
-//! use, and wide rows with a residual are better shared by more threads.
+//! One program serves a width while there are few rows for each SM. With more, rows of 8 KiB and more are fetched into L2
+//! ahead of use, and wide rows with a residual are better shared by more threads.
 
 use cake_core::{Arch, Route};
 use cake_kernels::rmsnorm as k;
@@ -72,7 +72,7 @@ pub(super) static TABLES: &Tables = &[
         table!(
             SM90,
             4096,
-            Route::up_to(64, &k::H4096_ROW.residual, "@4096rs"),
+            Route::up_to(24, &k::H4096_ROW.residual, "@4096rs"),
             Route::rest(&k::H4096_ROW.residual, "@4096r").ahead(2)
         ),
     ),
@@ -87,7 +87,7 @@ pub(super) static TABLES: &Tables = &[
         table!(
             SM90,
             5120,
-            Route::up_to(64, &k::H5120_ROW.residual, "@5120rs"),
+            Route::up_to(24, &k::H5120_ROW.residual, "@5120rs"),
             Route::rest(&k::H5120_ROW.residual, "@5120r").ahead(2)
         ),
     ),
@@ -102,7 +102,7 @@ pub(super) static TABLES: &Tables = &[
         table!(
             SM90,
             6144,
-            Route::up_to(64, &k::H6144_ROW.residual, "@6144rs"),
+            Route::up_to(24, &k::H6144_ROW.residual, "@6144rs"),
             Route::rest(&k::H6144_ROW_T512.residual, "@6144r").ahead(2)
         ),
     ),
@@ -111,13 +111,13 @@ pub(super) static TABLES: &Tables = &[
         table!(
             SM90,
             7168,
-            Route::up_to(64, &k::H7168_ROW.plain, "@7168ps"),
+            Route::up_to(24, &k::H7168_ROW.plain, "@7168ps"),
             Route::rest(&k::H7168_ROW.plain, "@7168p").ahead(2)
         ),
         table!(
             SM90,
             7168,
-            Route::up_to(64, &k::H7168_ROW.residual, "@7168rs"),
+            Route::up_to(24, &k::H7168_ROW.residual, "@7168rs"),
             Route::rest(&k::H7168_ROW_T512.residual, "@7168r").ahead(2)
         ),
     ),
@@ -126,13 +126,13 @@ pub(super) static TABLES: &Tables = &[
         table!(
             SM90,
             8192,
-            Route::up_to(64, &k::H8192_ROW.plain, "@8192ps"),
+            Route::up_to(24, &k::H8192_ROW.plain, "@8192ps"),
             Route::rest(&k::H8192_ROW.plain, "@8192p").ahead(2)
         ),
         table!(
             SM90,
             8192,
-            Route::up_to(64, &k::H8192_ROW.residual, "@8192rs"),
+            Route::up_to(24, &k::H8192_ROW.residual, "@8192rs"),
             Route::rest(&k::H8192_ROW_T512.residual, "@8192r").ahead(1)
         ),
     ),
@@ -141,13 +141,13 @@ pub(super) static TABLES: &Tables = &[
         table!(
             SM90,
             12288,
-            Route::up_to(64, &k::H12288_ROW.plain, "@12288ps"),
+            Route::up_to(24, &k::H12288_ROW.plain, "@12288ps"),
             Route::rest(&k::H12288_ROW.plain, "@12288p").ahead(1)
         ),
         table!(
             SM90,
             12288,
-            Route::up_to(64, &k::H12288_ROW.residual, "@12288rs"),
+            Route::up_to(24, &k::H12288_ROW.residual, "@12288rs"),
             Route::rest(&k::H12288_ROW.residual, "@12288r").ahead(1)
         ),
     ),
@@ -156,13 +156,13 @@ pub(super) static TABLES: &Tables = &[
         table!(
             SM90,
             16384,
-            Route::up_to(64, &k::H16384_ROW.plain, "@16384ps"),
+            Route::up_to(24, &k::H16384_ROW.plain, "@16384ps"),
             Route::rest(&k::H16384_ROW.plain, "@16384p").ahead(1)
         ),
         table!(
             SM90,
             16384,
-            Route::up_to(64, &k::H16384_ROW.residual, "@16384rs"),
+            Route::up_to(24, &k::H16384_ROW.residual, "@16384rs"),
             Route::rest(&k::H16384_ROW_T1024.residual, "@16384r").ahead(1)
         ),
     ),
