@@ -5,16 +5,17 @@ use crate::{Error, Result};
 
 /// Refuses a call in which an output shares memory with another argument.
 ///
-/// `outputs` are checked against each other and against `inputs`. A pair `(output, input)` in `in_place` may share
+/// `outputs`, those that are present, are checked against each other and against `inputs`. A pair `(output, input)` in `in_place` may share
 /// memory when both views place the same elements at the same addresses. Strides are respected: interleaved slices
 /// that touch no common byte are accepted.
 pub fn refuse_overlap(
-    outputs: &[&RawView],
-    inputs: &[&RawView],
+    outputs: &[Option<&RawView>],
+    inputs: &[Option<&RawView>],
     in_place: &[(&'static str, &'static str)],
 ) -> Result<()> {
     for (i, output) in outputs.iter().enumerate() {
-        for other in outputs[..i].iter().chain(inputs) {
+        let Some(output) = output else { continue };
+        for other in outputs[..i].iter().chain(inputs).flatten() {
             if !overlap(output, other) {
                 continue;
             }

@@ -3,7 +3,7 @@
 use cake_core::{Dtype, TensorView, TensorViewMut};
 
 /// What a plan fixes. Activations (x, y, residual, h) are BF16, statistics FP32.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spec {
     /// Elements of a row, H >= 1.
     pub width: u32,

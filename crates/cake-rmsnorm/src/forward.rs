@@ -1,7 +1,7 @@
 //! The forward operator: argument checks, and the binding of a call to kernel parameters.
 
 use cake_core::overlap::refuse_overlap;
-use cake_core::rows::{self, MAX_LEVELS};
+use cake_core::rows;
 use cake_core::{
     Arch, DeviceInfo, Dtype, Error, Image, Kernel, MAX_RANK, Op, Place, Program, RawView, Result, Route, RouteTable,
     Shape, sums,
@@ -64,9 +64,11 @@ impl Op for RmsNormForward {
         if let Some(view) = &rstd {
             expect(view, place, Dtype::F32, lead)?;
         }
-        let outputs: Vec<&RawView> = [Some(&y), h.as_ref(), rstd.as_ref()].into_iter().flatten().collect();
-        let inputs: Vec<&RawView> = [Some(&x), weight.as_ref(), residual.as_ref()].into_iter().flatten().collect();
-        refuse_overlap(&outputs, &inputs, IN_PLACE)?;
+        refuse_overlap(
+            &[Some(&y), h.as_ref(), rstd.as_ref()],
+            &[Some(&x), weight.as_ref(), residual.as_ref()],
+            IN_PLACE,
+        )?;
 
         let views = [Some(&x), residual.as_ref(), Some(&y), h.as_ref(), rstd.as_ref(), weight.as_ref()];
         bind(spec, lead, &views, args.eps)

@@ -119,20 +119,31 @@ impl Context {
 
     /// Makes the context current on this thread until the guard is dropped, which brings the former one back.
     pub(crate) fn push(self) -> Result<Current> {
-        // SAFETY: (b), (c).
-        check("cuCtxPushCurrent", unsafe { sys::cuCtxPushCurrent_v2(self.0) })?;
-        Ok(Current(std::marker::PhantomData))
+        let mut current = ptr::null_mut();
+        // SAFETY: (a), (c).
+        check("cuCtxGetCurrent", unsafe { sys::cuCtxGetCurrent(&mut current) })?;
+        let pushed = current != self.0; // a push and a pop cost half as much as a launch
+        if pushed {
+            // SAFETY: (b), (c).
+            check("cuCtxPushCurrent", unsafe { sys::cuCtxPushCurrent_v2(self.0) })?;
+        }
+        Ok(Current { pushed, thread: std::marker::PhantomData })
     }
 }
 
 /// Proof that a context is current on this thread.
-pub(crate) struct Current(std::marker::PhantomData<*const ()>);
+pub(crate) struct Current {
+    pushed: bool,
+    thread: std::marker::PhantomData<*const ()>, // neither Send nor Sync
+}
 
 impl Drop for Current {
     fn drop(&mut self) {
-        let mut popped = ptr::null_mut();
-        // SAFETY: (a), (c); pops what `push` pushed. A failure here has no one to be told.
-        unsafe { sys::cuCtxPopCurrent_v2(&mut popped) };
+        if self.pushed {
+            let mut popped = ptr::null_mut();
+            // SAFETY: (a), (c); pops what `push` pushed. A failure here has no one to be told.
+            unsafe { sys::cuCtxPopCurrent_v2(&mut popped) };
+        }
     }
 }
 

@@ -45,13 +45,13 @@ pub fn row(
 ) -> Result<Vec<Measured>> {
     let tensors = Tensors::new(gpu, row, DEFAULT_SEED)?;
     let vectors = tensors.allow_vectors()?;
-    let mut ways = Target::Cuda(gpu.device().clone()).plans(&row.spec)?;
-    ways.retain(|way| match way.program {
+    let ways = Target::Cuda(gpu.device().clone()).plans(&row.spec)?;
+    let wanted = |way: &&Way| match way.program {
         None => true,
         Some(_) => programs == Programs::All && (vectors || !way.needs_vectors(&row.spec)),
-    });
+    };
     let mut right: Vec<&Way> = Vec::new();
-    for way in &ways {
+    for way in ways.iter().filter(wanted) {
         match tensors.check(gpu, &way.plan).with_context(|| way.name.clone())? {
             None => right.push(way),
             Some(difference) => wrong.push(format!("{row} {}: {difference}", way.name)),

@@ -56,7 +56,7 @@ fn replays(context: &Context) -> Result<(), String> {
     for form in Form::COMMON {
         for width in [128, 1000, 6144] {
             let case = Case::new(300, width).form(form);
-            for way in context.target.plans(&case.spec).map_err(text)? {
+            for way in context.target.plans(&case.spec).map_err(text)?.iter() {
                 let mut setup = Setup::new(&case, &context.target, context.seed).map_err(text)?;
                 way.plan.warm_up().map_err(text)?;
                 let graph = {

@@ -45,7 +45,7 @@ fn compare(target: &Target, seed: u64, case: &Case) -> Result<(), String> {
     let text = |error: cake_core::Error| error.to_string();
     let many = Setup::new(case, target, seed).map_err(text)?;
     let alone = Case { lead: vec![1], ..case.clone() };
-    for way in target.plans(&case.spec).map_err(text)? {
+    for way in target.plans(&case.spec).map_err(text)?.iter() {
         let outputs = run(&many, &way.plan).map_err(text)?;
         for row in [0, case.rows() as usize / 2, case.rows() as usize - 1] {
             let single = Setup::with(&alone, target, many.expected.alone(row)).map_err(text)?;

@@ -106,7 +106,7 @@ fn reach(limit: &Limit, context: &Context) -> Result<Option<String>, String> {
     let case = limit.case();
     let marked = limit.marked_rows();
     let marks = Marks::new(&case, context.seed, &marked);
-    for way in context.target.plans(&case.spec).map_err(text)? {
+    for way in context.target.plans(&case.spec).map_err(text)?.iter() {
         let lane = context.target.lane().map_err(text)?;
         let result = (|| {
             let memory = Blocks::new(limit, context, &lane, &marks).map_err(text)?;

@@ -28,7 +28,7 @@ fn repeat(context: &Context, case: &Case) -> Result<(), String> {
     let text = |error: cake_core::Error| error.to_string();
     let setup = Setup::new(case, &context.target, context.seed).map_err(text)?;
     let disturbance = Disturbance::new(context).map_err(text)?;
-    for way in context.target.plans(&case.spec).map_err(text)? {
+    for way in context.target.plans(&case.spec).map_err(text)?.iter() {
         for round in 0..context.profile.pick(3, 50) {
             setup.reset().map_err(text)?;
             disturbance.start().map_err(text)?;

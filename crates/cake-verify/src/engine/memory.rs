@@ -10,7 +10,9 @@
 #![allow(unsafe_code)]
 
 use std::alloc;
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
+use std::sync::Mutex;
 
 use cake_core::{Buffer, Device, Dtype, Place, Result, TensorView, TensorViewMut};
 use half::bf16;
@@ -27,16 +29,32 @@ pub struct Memory(Block);
 
 #[derive(Debug)]
 enum Block {
-    Host { address: *mut u16, halves: usize },
+    Host {
+        address: *mut u16,
+        halves: usize,
+    },
     Cuda(Buffer, Place),
+    /// Device memory on loan, of which the first bytes are the block.
+    Pooled {
+        buffer: Option<Buffer>,
+        bytes: u64,
+        place: Place,
+    },
 }
+
+/// Small device buffers that wait for their next use, by place and size: allocating and freeing them takes longer than a
+/// small case, and freeing waits for every stream.
+static POOL: Mutex<BTreeMap<(u32, u64), Vec<Buffer>>> = Mutex::new(BTreeMap::new());
+
+/// Largest block that is pooled. The work that uses a pooled block must have finished when it is dropped.
+const POOLED: u64 = 4 << 20;
 
 impl Memory {
     /// A block that holds a copy of `image`.
     pub fn holding(target: &Target, lane: &Lane, image: &[u16]) -> Result<Memory> {
         let block = match target {
             Target::Host => Block::host(image.len()),
-            Target::Cuda(device) => Block::Cuda(Buffer::new(device, 2 * image.len() as u64)?, target.place()),
+            Target::Cuda(device) => Block::cuda(device, 2 * image.len() as u64)?,
         };
         let memory = Memory(block);
         memory.write(lane, 0, image)?;
@@ -57,10 +75,8 @@ impl Memory {
                 unsafe { address.add(at as usize).copy_from(image.as_ptr(), image.len()) };
                 Ok(())
             }
-            (Block::Cuda(buffer, _), Lane::Cuda(stream)) => {
-                buffer.write::<bf16>(stream, 2 * at, image.reinterpret_cast())
-            }
-            (Block::Cuda(..), Lane::Host) => unreachable!("device memory is used on a stream"),
+            (block, Lane::Cuda(stream)) => block.buffer().write::<bf16>(stream, 2 * at, image.reinterpret_cast()),
+            (_, Lane::Host) => unreachable!("device memory is used on a stream"),
         }
     }
 
@@ -73,11 +89,11 @@ impl Memory {
                 unsafe { address.add(at as usize).copy_to(image.as_mut_ptr(), image.len()) };
                 Ok(())
             }
-            (Block::Cuda(buffer, _), Lane::Cuda(stream)) => {
+            (block, Lane::Cuda(stream)) => {
                 let halves: &mut [bf16] = image.reinterpret_cast_mut();
-                buffer.read(stream, 2 * at, halves)
+                block.buffer().read(stream, 2 * at, halves)
             }
-            (Block::Cuda(..), Lane::Host) => unreachable!("device memory is used on a stream"),
+            (_, Lane::Host) => unreachable!("device memory is used on a stream"),
         }
     }
 
@@ -86,6 +102,7 @@ impl Memory {
         let halves = match &self.0 {
             Block::Host { halves, .. } => *halves,
             Block::Cuda(buffer, _) => buffer.bytes() as usize / 2,
+            Block::Pooled { bytes, .. } => *bytes as usize / 2,
         };
         let mut image = vec![0; halves];
         self.read(lane, 0, &mut image)?;
@@ -104,7 +121,7 @@ impl Memory {
     pub fn address(&self) -> u64 {
         match &self.0 {
             Block::Host { address, .. } => address.expose_provenance() as u64,
-            Block::Cuda(buffer, _) => buffer.address(),
+            block => block.buffer().address(),
         }
     }
 
@@ -112,12 +129,31 @@ impl Memory {
     pub fn place(&self) -> Place {
         match &self.0 {
             Block::Host { .. } => Place::Host,
-            Block::Cuda(_, place) => *place,
+            Block::Cuda(_, place) | Block::Pooled { place, .. } => *place,
         }
     }
 }
 
 impl Block {
+    fn cuda(device: &Device, bytes: u64) -> Result<Block> {
+        let ordinal = device.info().ordinal;
+        let place = Place::Cuda(ordinal);
+        if bytes > POOLED {
+            return Ok(Block::Cuda(Buffer::new(device, bytes)?, place));
+        }
+        let size = bytes.next_power_of_two().max(1 << 12);
+        let waiting = POOL.lock().expect("no panic under the lock").entry((ordinal, size)).or_default().pop();
+        let buffer = waiting.map_or_else(|| Buffer::new(device, size), Ok)?;
+        Ok(Block::Pooled { buffer: Some(buffer), bytes, place })
+    }
+
+    fn buffer(&self) -> &Buffer {
+        match self {
+            Block::Cuda(buffer, _) | Block::Pooled { buffer: Some(buffer), .. } => buffer,
+            _ => unreachable!("host memory is no buffer"),
+        }
+    }
+
     fn host(halves: usize) -> Block {
         let layout = host_layout(halves);
         // SAFETY: the layout is never empty.
@@ -134,6 +170,12 @@ impl Drop for Block {
         if let Block::Host { address, halves } = self {
             // SAFETY: allocated with this layout.
             unsafe { alloc::dealloc(address.cast(), host_layout(*halves)) };
+        }
+        if let Block::Pooled { buffer, place: Place::Cuda(ordinal), .. } = self
+            && let Some(buffer) = buffer.take()
+        {
+            let mut pool = POOL.lock().expect("no panic under the lock");
+            pool.entry((*ordinal, buffer.bytes())).or_default().push(buffer);
         }
     }
 }

@@ -1,5 +1,8 @@
 //! Where cases run.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
 use cake_core::{Device, Op, Place, Program, Result, Stream};
 use cake_rmsnorm::{ForwardPlan, RmsNormForward, Spec};
 
@@ -37,8 +40,20 @@ impl Target {
         }
     }
 
-    /// Every plan that can serve a specification: the routed one, and one for each program.
-    pub fn plans(&self, spec: &Spec) -> Result<Vec<Way>> {
+    /// Every plan that can serve a specification: the routed one, and one for each program. Made once for each
+    /// specification: loading functions takes longer than a small case.
+    pub fn plans(&self, spec: &Spec) -> Result<Arc<Vec<Way>>> {
+        static PLANS: Mutex<BTreeMap<String, Arc<Vec<Way>>>> = Mutex::new(BTreeMap::new());
+        let key = format!("{} {spec:?}", self.place());
+        if let Some(ways) = PLANS.lock().expect("no panic under the lock").get(&key) {
+            return Ok(ways.clone());
+        }
+        let ways = Arc::new(self.make_plans(spec)?);
+        PLANS.lock().expect("no panic under the lock").insert(key, ways.clone());
+        Ok(ways)
+    }
+
+    fn make_plans(&self, spec: &Spec) -> Result<Vec<Way>> {
         let mut ways = vec![Way { name: "routed".into(), program: None, plan: self.plan(spec)? }];
         if let Target::Cuda(device) = self {
             for program in RmsNormForward::programs(spec, device.info().arch) {
