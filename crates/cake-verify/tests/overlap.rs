@@ -61,7 +61,7 @@ fn halves(buffer: &[f32]) -> &[half::bf16] {
 }
 
 mod bytes {
-    #![allow(unsafe_code)]
+    #![allow(unsafe_code)] // reinterprets plain numbers
 
     /// Halfwords of a float slice, and the bytes that are left over on both sides: none.
     pub(super) fn as_halves(buffer: &[f32]) -> (usize, &[half::bf16], usize) {

@@ -45,6 +45,8 @@ pub struct Group {
     pub why: &'static str,
     /// The cases.
     pub cases: Vec<Case>,
+    /// Whether every program that can serve a case is tried, or the routed one alone.
+    pub forced: bool,
 }
 
 /// Every group. `device` adds the edges of the row windows that its routes have.
@@ -52,7 +54,7 @@ pub fn all(profile: Profile, device: Option<&DeviceInfo>) -> Vec<Group> {
     let mut groups = Vec::new();
     let mut add = |name: String, why, mut cases: Vec<Case>| {
         cases.retain(|case| case.elements() <= profile.most_elements());
-        groups.push(Group { name, why, cases });
+        groups.push(Group { name, why, cases, forced: true });
     };
     for width in TUNED {
         add(format!("rows/h{width}"), "tiles begin and end inside a call", rows(width, profile));
@@ -81,7 +83,7 @@ pub fn all(profile: Profile, device: Option<&DeviceInfo>) -> Vec<Group> {
             let cases = windows(width, device);
             if !cases.is_empty() {
                 let why = "another program, or another distance of prefetching, from one row to the next";
-                groups.push(Group { name: format!("windows/h{width}"), why, cases });
+                groups.push(Group { name: format!("windows/h{width}"), why, cases, forced: false });
             }
         }
     }

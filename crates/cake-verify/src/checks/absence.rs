@@ -54,7 +54,7 @@ pub fn without_device(seed: u64) -> Result<String, String> {
         Ok(0) | Err(Error::DriverMissing) => {}
         other => return Err(format!("expected 0 devices or Error::DriverMissing, got {other:?}")),
     }
-    let tally = matrix::judge(&Case::new(3, 128), &Target::Host, seed, 4096);
+    let tally = matrix::judge(&Case::new(3, 128), &Target::Host, seed, 4096, true);
     if tally.failures() > 0 {
         return Err(tally.messages());
     }

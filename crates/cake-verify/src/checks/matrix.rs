@@ -19,7 +19,7 @@ pub fn task(group: Group) -> Task {
     let (name, steps) = (group.name.clone(), group.cases.len());
     let run = move |context: &Context| {
         let judge = |case: &Case| {
-            let tally = judge(case, &context.target, context.seed, accuracy_elements(context.profile));
+            let tally = judge(case, &context.target, context.seed, accuracy_elements(context.profile), group.forced);
             context.step();
             tally
         };
@@ -36,19 +36,28 @@ fn accuracy_elements(profile: Profile) -> usize {
     profile.pick(1024, 16384)
 }
 
-/// Judges one case.
-pub fn judge(case: &Case, target: &Target, seed: u64, accuracy_elements: usize) -> Tally {
+/// Judges one case, by every program that can serve it if `forced`.
+pub fn judge(case: &Case, target: &Target, seed: u64, accuracy_elements: usize, forced: bool) -> Tally {
     let mut tally = Tally::default();
-    if let Err(error) = judge_into(&mut tally, case, target, seed, accuracy_elements) {
+    if let Err(error) = judge_into(&mut tally, case, target, seed, accuracy_elements, forced) {
         tally.judge("bits", Some(format!("{case}: {error}")));
     }
     tally
 }
 
-fn judge_into(tally: &mut Tally, case: &Case, target: &Target, seed: u64, accuracy_elements: usize) -> Result<()> {
+fn judge_into(
+    tally: &mut Tally,
+    case: &Case,
+    target: &Target,
+    seed: u64,
+    accuracy_elements: usize,
+    forced: bool,
+) -> Result<()> {
     let setup = Setup::new(case, target, seed)?;
     let vectors = setup.allows_vectors()?;
-    for (i, way) in target.plans(&case.spec)?.iter().enumerate() {
+    let plans = target.plans(&case.spec)?;
+    let ways = if forced { &plans[..] } else { &plans[..1] };
+    for (i, way) in ways.iter().enumerate() {
         if i > 0 {
             setup.reset()?;
         }
