@@ -14,10 +14,12 @@
 //! | `graphs` | capture and replay; a capture without warm-up fails and leaves the process usable |
 //! | `contexts` | the thread's current context is the same before and after |
 //! | `devices` | two GPUs in one process |
+//! | `barrier` | the grid barrier under a cooperative launch; whom a workspace is lent to |
 //! | `absence` | without a GPU or a driver: typed errors, and the host path works |
 
 pub mod absence;
 pub mod arguments;
+pub mod barrier;
 pub mod contexts;
 pub mod devices;
 pub mod graphs;
@@ -145,5 +147,6 @@ pub fn tasks(profile: Profile, device: Option<&DeviceInfo>) -> Vec<Task> {
     tasks.extend(graphs::tasks());
     tasks.extend(contexts::tasks());
     tasks.extend(devices::tasks());
+    tasks.extend(barrier::tasks());
     tasks
 }

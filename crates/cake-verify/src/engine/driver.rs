@@ -107,6 +107,67 @@ impl Drop for Graph {
     }
 }
 
+/// An entry point of a cubin that this module loaded, and the device it is on.
+#[derive(Debug)]
+pub struct Loaded {
+    module: sys::CUmodule,
+    function: sys::CUfunction,
+}
+
+impl Loaded {
+    /// Loads a cubin on the current device and finds `symbol` in it.
+    pub fn new(_: &Current, cubin: &[u8], symbol: &str) -> Result<Loaded> {
+        let name = std::ffi::CString::new(symbol).map_err(|error| error.to_string())?;
+        let (mut module, mut function) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: see the head of the file; a cubin carries its own length.
+        unsafe {
+            check("cuModuleLoadData", sys::cuModuleLoadData(&mut module, cubin.as_ptr().cast()))?;
+            check("cuModuleGetFunction", sys::cuModuleGetFunction(&mut function, module, name.as_ptr()))?;
+        }
+        Ok(Loaded { module, function })
+    }
+
+    /// How many CTAs of `threads` threads fit on an SM at the same time.
+    pub fn ctas_per_sm(&self, threads: u32) -> Result<u32> {
+        let mut ctas = 0;
+        // SAFETY: see the head of the file.
+        check("cuOccupancyMaxActiveBlocksPerMultiprocessor", unsafe {
+            sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut ctas, self.function, threads as i32, 0)
+        })?;
+        Ok(ctas as u32)
+    }
+
+    /// Queues a cooperative launch, in which all CTAs run at the same time or none does.
+    ///
+    /// # Safety
+    /// `params` must be the kernel's parameter, and the addresses in it good until the launch has finished.
+    pub unsafe fn launch_together<P: Copy>(&self, stream: &Stream, ctas: u32, threads: u32, params: &P) -> Result<()> {
+        let mut pointers = [ptr::from_ref(params).cast_mut().cast()];
+        // SAFETY: as the caller promises.
+        check("cuLaunchCooperativeKernel", unsafe {
+            sys::cuLaunchCooperativeKernel(
+                self.function,
+                ctas,
+                1,
+                1,
+                threads,
+                1,
+                1,
+                0,
+                stream.raw().cast(),
+                pointers.as_mut_ptr(),
+            )
+        })
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        // SAFETY: loaded by `new`, unloaded once; callers have waited for its launches.
+        unsafe { sys::cuModuleUnload(self.module) };
+    }
+}
+
 fn check(call: &str, result: sys::CUresult) -> Result<()> {
     if result == sys::CUresult::CUDA_SUCCESS { Ok(()) } else { Err(format!("{call}: {result:?}")) }
 }
