@@ -21,8 +21,8 @@ pub(crate) fn run() -> Result<()> {
     let _ = steps.step("images", || images::run(true));
     let _ = steps.step("lints", lints);
     let _ = steps.step("docs", docs);
-    let _ = steps.step("tests", tests);
     let _ = steps.step("doctests", || shell::run(&mut cargo(&format!("test --quiet --doc {WORKSPACE}"))));
+    let _ = steps.step("tests", tests);
     steps.finish()
 }
 

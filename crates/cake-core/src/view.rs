@@ -54,6 +54,8 @@ pub struct RawView {
     rank: usize,
     shape: [u64; MAX_RANK],
     strides: [u64; MAX_RANK],
+    /// Bytes from the first element's first to the last element's last; 0 without elements.
+    span: u64,
 }
 
 impl<'a> TensorView<'a> {
@@ -186,6 +188,7 @@ impl RawView {
             rank: shape.len(),
             shape: [1; MAX_RANK],
             strides: [0; MAX_RANK],
+            span: 0,
         };
         raw.shape[..shape.len()].copy_from_slice(shape);
         for (dimension, (&size, &stride)) in shape.iter().zip(strides).enumerate() {
@@ -194,7 +197,7 @@ impl RawView {
                     u64::try_from(stride).map_err(|_| Error::NegativeStride { argument, dimension, actual: stride })?;
             }
         }
-        let needed = raw.span_bytes();
+        let needed = raw.needed_bytes();
         if needed > bytes as u128 || address as u128 + needed > u64::MAX as u128 {
             let (shape, strides) = (raw.shape().to_vec(), raw.strides().to_vec());
             return Err(Error::Extent { argument, shape, strides, needed, held: bytes });
@@ -205,6 +208,7 @@ impl RawView {
         if needed > 0 && !address.is_multiple_of(dtype.size() as u64) {
             return Err(Error::Misaligned { argument, expected: dtype.size() as u64, address });
         }
+        raw.span = needed as u64;
         Ok(raw)
     }
 
@@ -228,8 +232,8 @@ impl RawView {
         self.shape().contains(&0)
     }
 
-    /// Bytes from the first element's first to the last element's last; 0 without elements.
-    fn span_bytes(&self) -> u128 {
+    /// The span, before it is known to fit the buffer.
+    fn needed_bytes(&self) -> u128 {
         if self.is_empty() {
             return 0;
         }
@@ -239,7 +243,7 @@ impl RawView {
 
     /// First byte and one past the last byte that the view touches.
     pub fn byte_range(&self) -> (u64, u64) {
-        (self.address, self.address + self.span_bytes() as u64)
+        (self.address, self.address + self.span)
     }
 
     /// Whether both views place the same elements at the same addresses.
