@@ -7,15 +7,16 @@ use crate::shell::{command, output, run, works};
 /// The compiler of the images, as in cake-kernels/src/build/nvrtc.rs.
 const NVRTC: &str = "13.5.37";
 
-/// A C compiler, make and m4: what GMP and MPFR are built with, for the references in cake-verify.
+/// A C compiler, make and m4: what GMP and MPFR are built with, for the references in cake-verify; and a C++ compiler,
+/// which its emulator of the kernels is built with.
 pub(crate) fn c_tools() -> Result<()> {
-    for (tool, package) in [("cc", "gcc"), ("make", "make"), ("m4", "m4")] {
+    for (tool, package) in [("cc", "gcc"), ("c++", "g++"), ("make", "make"), ("m4", "m4")] {
         if works(command(tool).arg("--version")) {
             continue;
         }
         let root = output(command("id").arg("-u")).is_ok_and(|user| user.starts_with(b"0\n"));
         if !root || !works(command("apt-get").arg("--version")) {
-            bail!("`{tool}` is missing, which GMP and MPFR are built with: install the package {package}");
+            bail!("`{tool}` is missing, which the tests are built with: install the package {package}");
         }
         println!("`{tool}` is missing: installing the package {package}");
         run(command("apt-get").args(["update", "--quiet"]))?;

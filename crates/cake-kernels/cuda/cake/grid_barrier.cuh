@@ -4,23 +4,11 @@
 // arrival flips bit 31 and leaves the lower bits as they were: zero. A CTA has passed once bit 31 differs from what it
 // was before its own arrival. Nothing has to be set between launches.
 #pragma once
-#include "cake/types.cuh"
+#include "cake/ptx.cuh"
 
 namespace cake {
 
 constexpr u32 grid_barrier_flip = 0x80000000u;
-
-__device__ __forceinline__ u32 add_release(u32* word, u32 value) {
-    u32 before;
-    asm volatile("atom.add.release.gpu.global.u32 %0, [%1], %2;" : "=r"(before) : "l"(word), "r"(value) : "memory");
-    return before;
-}
-
-__device__ __forceinline__ u32 load_acquire(const u32* word) {
-    u32 value;
-    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
-    return value;
-}
 
 // All threads of all CTAs call it. Writes to global memory before it are seen by every thread after it. A CTA that waits
 // for more than `patience` polls prints what it saw and traps: the launch fails instead of hanging.

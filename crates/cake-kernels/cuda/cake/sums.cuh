@@ -4,7 +4,7 @@
 // units first, so the first folds stay inside a thread's registers, the next cross warps, the last cross lanes: the same
 // tree for every Group. Missing units are zeros, which no fold can tell from absent ones: the root has +0 added.
 #pragma once
-#include "cake/memory.cuh"
+#include "cake/ptx.cuh"
 
 namespace cake {
 

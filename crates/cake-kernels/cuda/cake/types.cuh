@@ -19,12 +19,10 @@ struct none {};
 __device__ __forceinline__ float low_float(u32 pair) { return __uint_as_float(pair << 16); }
 __device__ __forceinline__ float high_float(u32 pair) { return __uint_as_float(pair & 0xffff0000u); }
 
-// Rounds both to nearest even; a NaN stays a NaN.
-__device__ __forceinline__ u32 round_pair(float low, float high) {
-    u32 pair;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-    return pair;
-}
+// A unit: 8 consecutive BF16 elements, 16 bytes.
+struct Unit {
+    u32 pair[4];
+};
 
 constexpr u32 ceil_div(u32 a, u32 b) { return (a + b - 1) / b; }
 

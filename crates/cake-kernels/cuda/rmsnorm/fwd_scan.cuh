@@ -86,7 +86,7 @@ __device__ __forceinline__ WeightUnit<Weight> read_weights(const ForwardParams& 
 
 template <u32 Width, u32 Group, u32 Rows, bool Residual, class Weight>
 __device__ __forceinline__ void fwd_scan(const ForwardParams& p) {
-    extern __shared__ float waiting[];  // [levels][threads]
+    float* waiting = dynamic_shared();  // [levels][threads]
     __shared__ FoldScratch<Group, Rows> scratch;
     constexpr u32 Batch = 8;
     const u32 lane = threadIdx.x % Group;

@@ -72,6 +72,11 @@ pub fn run(root: &Path, check: bool) -> Result<()> {
 }
 
 /// Compiles every (operator, architecture) on all cores; NVRTC takes no lock, so threads do.
+/// The translation unit of an operator's image: the schedules' headers, and a wrapper for each kernel.
+pub fn unit(op: &str, arch: Arch) -> String {
+    unit::render(crate::kernels(op), arch)
+}
+
 fn compile_all(root: &Path) -> Result<Vec<Built>> {
     let nvrtc = Nvrtc::load()?;
     let mut headers = Vec::new();

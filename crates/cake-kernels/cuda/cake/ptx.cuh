@@ -1,4 +1,5 @@
-// Global memory accesses of 16 bytes. Tensors that an output may alias (x, residual) are never read through the non-coherent path.
+// Every word that needs inline PTX or a compiler's favour, and nothing else; crates/cake-verify/emulator has the same words
+// for the host. Tensors that an output may alias (x, residual) are never read through the non-coherent path.
 //
 // Default cache policies: on an H200, L1::no_allocate loads cost 2 % at H = 2048, T = 65536, and .cs stores 1 to 5 %.
 #pragma once
@@ -6,10 +7,12 @@
 
 namespace cake {
 
-// A unit: 8 consecutive BF16 elements, 16 bytes.
-struct Unit {
-    u32 pair[4];
-};
+// Rounds two floats to BF16, to nearest even; a NaN stays a NaN.
+__device__ __forceinline__ u32 round_pair(float low, float high) {
+    u32 pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
 
 // Reads a unit of a tensor that an output may alias.
 __device__ __forceinline__ Unit load_unit(const void* address) {
@@ -50,6 +53,25 @@ __device__ __forceinline__ void fetch_ahead(const void* address, u32 bytes) {
 // floats alive.
 __device__ __forceinline__ void forget(Unit& u) {
     asm volatile("" : "+r"(u.pair[0]), "+r"(u.pair[1]), "+r"(u.pair[2]), "+r"(u.pair[3]));
+}
+
+// Adds to a word that all CTAs see; writes before it are seen by who acquires a value at or after it. The value before.
+__device__ __forceinline__ u32 add_release(u32* word, u32 value) {
+    u32 before;
+    asm volatile("atom.add.release.gpu.global.u32 %0, [%1], %2;" : "=r"(before) : "l"(word), "r"(value) : "memory");
+    return before;
+}
+
+__device__ __forceinline__ u32 load_acquire(const u32* word) {
+    u32 value;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+    return value;
+}
+
+// The shared memory that the launch asks for.
+__device__ __forceinline__ float* dynamic_shared() {
+    extern __shared__ float memory[];
+    return memory;
 }
 
 }  // namespace cake

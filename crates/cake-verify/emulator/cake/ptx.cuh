@@ -1,0 +1,48 @@
+// The words of cuda/cake/ptx.cuh, for the host.
+#pragma once
+#include "cake/types.cuh"
+
+namespace cake {
+
+inline u32 round_one(float value) {
+    const u32 bits = __float_as_uint(value);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fffu;
+    return (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+}
+
+inline u32 round_pair(float low, float high) { return round_one(low) | round_one(high) << 16; }
+
+// Accesses of 16 bytes must be aligned, as on the device.
+inline Unit load_unit(const void* address) {
+    emulator::expect(reinterpret_cast<unsigned long long>(address) % 16 == 0, "a misaligned load of 16 bytes");
+    Unit unit;
+    __builtin_memcpy(&unit, address, sizeof unit);
+    return unit;
+}
+
+inline Unit load_weight(const void* address) { return load_unit(address); }
+
+inline void store_unit(void* address, const Unit& unit) {
+    emulator::expect(reinterpret_cast<unsigned long long>(address) % 16 == 0, "a misaligned store of 16 bytes");
+    __builtin_memcpy(address, &unit, sizeof unit);
+}
+
+// Reads what L2 would fetch, so that a fetch beyond the tensor is found as a read beyond it is.
+inline void fetch_ahead(const void* address, u32 bytes) {
+    emulator::expect(bytes % 16 == 0, "a fetch of no multiple of 16 bytes");
+    for (u32 at = 0; at < bytes; at += 16) load_unit(static_cast<const char*>(address) + at);
+}
+
+inline void forget(Unit&) {}
+
+inline u32 add_release(u32* word, u32 value) {
+    const u32 before = *word;
+    *word = before + value;
+    return before;
+}
+
+inline u32 load_acquire(const u32* word) { return *word; }
+
+inline float* dynamic_shared() { return emulator::dynamic_memory(); }
+
+}  // namespace cake

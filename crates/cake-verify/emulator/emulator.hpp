@@ -1,0 +1,182 @@
+// Runs kernels on the host, one CTA at a time: what CUDA C++ spells is defined here, each CUDA thread is a fiber, and a
+// scheduler switches fibers at barriers and shuffles. Slow, and deterministic.
+//
+// What it finds: wrong bits, misaligned and (under a checker or with guarded memory) stray accesses, barriers that some
+// threads never reach, and shared memory that is used before a barrier, because the order of fibers is a parameter and
+// results must not depend on it. What it does not find: races between CTAs, memory order, anything of a board's own.
+#pragma once
+
+#include <ucontext.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __grid_constant__
+#define __launch_bounds__(...)
+// One CTA runs at a time on an OS thread.
+#define __shared__ static thread_local
+
+struct Index {
+    unsigned x, y, z;
+};
+inline thread_local Index threadIdx, blockIdx, blockDim, gridDim;
+
+namespace emulator {
+
+enum class At { running, block, warp, done };
+
+struct Fiber {
+    ucontext_t context;
+    At at;
+    unsigned shuffles;
+    std::unique_ptr<char[]> stack;
+};
+
+constexpr unsigned stack_bytes = 64 << 10;
+
+struct Machine {
+    ucontext_t scheduler;
+    std::vector<Fiber> fibers;
+    std::vector<unsigned> exchange[2];  // what the lanes of a shuffle show each other; two, as one may run ahead
+    std::vector<float> dynamic;
+    std::string error;
+    unsigned current;
+    void (*body)(void*);
+    void* argument;
+};
+
+inline thread_local Machine machine;
+
+inline float* dynamic_memory() { return machine.dynamic.data(); }
+
+// Leaves the current fiber until the scheduler lets it go on.
+inline void wait(At where) {
+    Fiber& fiber = machine.fibers[machine.current];
+    fiber.at = where;
+    swapcontext(&fiber.context, &machine.scheduler);
+}
+
+inline void expect(bool holds, const char* fault) {
+    if (holds || !machine.error.empty()) return;
+    machine.error = std::string(fault) + ", CTA " + std::to_string(blockIdx.x) + ", thread " + std::to_string(threadIdx.x);
+}
+
+inline void enter() {
+    machine.body(machine.argument);
+    machine.fibers[machine.current].at = At::done;
+    swapcontext(&machine.fibers[machine.current].context, &machine.scheduler);
+}
+
+// Lets the threads of [first, last) go on if all of them that have not left wait at `where`.
+inline bool release(unsigned first, unsigned last, At where) {
+    bool any = false;
+    for (unsigned t = first; t < last; ++t) {
+        if (machine.fibers[t].at != where && machine.fibers[t].at != At::done) return false;
+        any |= machine.fibers[t].at == where;
+    }
+    for (unsigned t = first; any && t < last; ++t) {
+        if (machine.fibers[t].at == where) machine.fibers[t].at = At::running;
+    }
+    return any;
+}
+
+// The t-th fiber to run: upwards, downwards, or strided, so that shared memory used without a barrier shows.
+inline unsigned in_order(unsigned t, unsigned threads, unsigned order) {
+    if (order == 0) return t;
+    if (order == 1) return threads - 1 - t;
+    return (t * 37 + 11) % threads;  // thread counts are multiples of 32
+}
+
+inline void run_cta(unsigned threads, unsigned order) {
+    for (Fiber& fiber : machine.fibers) {
+        getcontext(&fiber.context);
+        fiber.context.uc_stack.ss_sp = fiber.stack.get();
+        fiber.context.uc_stack.ss_size = stack_bytes;
+        fiber.context.uc_link = nullptr;
+        fiber.at = At::running;
+        fiber.shuffles = 0;
+        makecontext(&fiber.context, enter, 0);
+    }
+    for (unsigned left = threads; left > 0;) {
+        bool moved = false;
+        for (unsigned i = 0; i < threads; ++i) {
+            const unsigned t = in_order(i, threads, order);
+            if (machine.fibers[t].at != At::running) continue;
+            machine.current = t;
+            threadIdx = {t, 0, 0};
+            swapcontext(&machine.scheduler, &machine.fibers[t].context);
+            moved = true;
+            left -= machine.fibers[t].at == At::done;
+        }
+        for (unsigned warp = 0; warp < threads; warp += 32) moved |= release(warp, warp + 32, At::warp);
+        moved |= release(0, threads, At::block);
+        if (!moved && left > 0) {
+            expect(false, "threads wait for each other at different barriers");
+            return;
+        }
+    }
+}
+
+// Runs a launch; an empty string, or what went wrong.
+inline const char* run(unsigned grid, unsigned threads, unsigned shared, unsigned order, void (*body)(void*), void* argument) {
+    machine.error.clear();
+    machine.body = body;
+    machine.argument = argument;
+    machine.dynamic.assign(shared / sizeof(float), NAN);
+    while (machine.fibers.size() < threads) {
+        machine.fibers.push_back({{}, At::done, 0, std::make_unique<char[]>(stack_bytes)});
+    }
+    machine.fibers.resize(threads);
+    for (auto& words : machine.exchange) words.assign(threads, 0);
+    blockDim = {threads, 1, 1};
+    gridDim = {grid, 1, 1};
+    for (unsigned cta = 0; cta < grid && machine.error.empty(); ++cta) {
+        blockIdx = {cta, 0, 0};
+        run_cta(threads, order);
+    }
+    return machine.error.c_str();
+}
+
+}  // namespace emulator
+
+inline void __syncthreads() { emulator::wait(emulator::At::block); }
+
+inline float __shfl_xor_sync(unsigned, float value, unsigned lanes) {
+    auto& machine = emulator::machine;
+    const unsigned thread = machine.current;
+    auto& words = machine.exchange[machine.fibers[thread].shuffles++ % 2];
+    words[thread] = std::bit_cast<unsigned>(value);
+    emulator::wait(emulator::At::warp);
+    return std::bit_cast<float>(words[thread ^ lanes]);
+}
+
+// Compiled without contraction: each operation rounds once.
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fmaf_rn(float a, float b, float c) { return std::fmaf(a, b, c); }
+inline float __fdiv_rn(float a, float b) { return a / b; }
+inline float __fsqrt_rn(float a) { return std::sqrt(a); }
+inline float __frcp_rn(float a) { return 1.0f / a; }
+inline float __uint2float_rn(unsigned a) { return float(a); }
+inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
+inline unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(value); }
+inline unsigned __brev(unsigned a) {
+    unsigned reversed = 0;
+    for (int bit = 0; bit < 32; ++bit) reversed |= (a >> bit & 1u) << (31 - bit);
+    return reversed;
+}
+inline unsigned min(unsigned a, unsigned b) { return a < b ? a : b; }
+inline unsigned atomicAdd(unsigned* word, unsigned value) {
+    const unsigned before = *word;
+    *word = before + value;
+    return before;
+}
+[[noreturn]] inline void __trap() { std::abort(); }
