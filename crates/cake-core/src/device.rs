@@ -20,8 +20,6 @@ pub struct DeviceInfo {
     pub sms: u32,
     /// Most shared memory of one CTA, bytes.
     pub shared_per_cta: u32,
-    /// Shared memory of one SM, bytes.
-    pub shared_per_sm: u32,
     /// L2 cache, bytes.
     pub l2_bytes: u32,
 }
@@ -39,8 +37,7 @@ impl DeviceInfo {
             Arch::Sm107 => ("R200", 216, 227 << 10, 126),
             Arch::Sm120 => ("RTX 5090", 170, 99 << 10, 96),
         };
-        let shared_per_sm = shared_per_cta + (1 << 10);
-        DeviceInfo { ordinal: 0, name: name.into(), arch, sms, shared_per_cta, shared_per_sm, l2_bytes: l2_mib << 20 }
+        DeviceInfo { ordinal: 0, name: name.into(), arch, sms, shared_per_cta, l2_bytes: l2_mib << 20 }
     }
 }
 
@@ -83,7 +80,6 @@ impl Device {
             arch,
             sms: facts.sms,
             shared_per_cta: facts.shared_per_cta,
-            shared_per_sm: facts.shared_per_sm,
             l2_bytes: facts.l2_bytes,
         };
         let device = Device(Arc::new(Inner { info, context: Context::primary(ordinal)?, images: Default::default() }));
@@ -143,9 +139,12 @@ impl LoadedImage {
     }
 }
 
-/// A stream of a device's primary context.
+/// A stream of a device's primary context. Clones share one handle, which lives as long as the last of them.
+#[derive(Clone, Debug)]
+pub struct Stream(Arc<StreamInner>);
+
 #[derive(Debug)]
-pub struct Stream {
+struct StreamInner {
     device: Device,
     handle: StreamHandle,
     owned: bool,
@@ -155,7 +154,7 @@ impl Stream {
     /// A new stream that does not wait for the legacy default stream.
     pub fn new(device: &Device) -> Result<Stream> {
         let handle = StreamHandle::create(&device.make_current()?)?;
-        Ok(Stream { device: device.clone(), handle, owned: true })
+        Ok(Stream(Arc::new(StreamInner { device: device.clone(), handle, owned: true })))
     }
 
     /// A stream that someone else owns: a `CUstream`, null for the legacy default stream.
@@ -173,45 +172,45 @@ impl Stream {
                 actual: "another context".into(),
             });
         }
-        Ok(Stream { device: device.clone(), handle, owned: false })
+        Ok(Stream(Arc::new(StreamInner { device: device.clone(), handle, owned: false })))
     }
 
     /// The device that the stream belongs to.
     pub fn device(&self) -> &Device {
-        &self.device
+        &self.0.device
     }
 
     /// `cuda:N`.
     pub fn place(&self) -> Place {
-        Place::Cuda(self.device.info().ordinal)
+        Place::Cuda(self.0.device.info().ordinal)
     }
 
     /// The `CUstream`, for other libraries.
     pub fn raw(&self) -> *mut std::ffi::c_void {
-        self.handle.0.cast()
+        self.0.handle.0.cast()
     }
 
     /// Waits until all queued work is done; reports errors of that work.
     pub fn synchronize(&self) -> Result<()> {
-        self.handle.synchronize(&self.device.make_current()?)
+        self.0.handle.synchronize(&self.0.device.make_current()?)
     }
 
     /// Whether the stream is recording a graph.
     pub fn is_capturing(&self) -> Result<bool> {
-        self.handle.is_capturing(&self.device.make_current()?)
+        self.0.handle.is_capturing(&self.0.device.make_current()?)
     }
 
     /// Queues a fill of memory that the caller answers for.
     pub(crate) fn fill(&self, address: u64, value: u8, bytes: u64) -> Result<()> {
-        driver::fill(&self.device.make_current()?, self.handle, address, value, bytes)
+        driver::fill(&self.0.device.make_current()?, self.0.handle, address, value, bytes)
     }
 
     pub(crate) fn handle(&self) -> StreamHandle {
-        self.handle
+        self.0.handle
     }
 }
 
-impl Drop for Stream {
+impl Drop for StreamInner {
     fn drop(&mut self) {
         if self.owned
             && let Ok(current) = self.device.make_current()
@@ -238,7 +237,7 @@ impl Buffer {
 
     /// Device memory that holds a copy of `elements`.
     pub fn from_slice<E: Element>(stream: &Stream, elements: &[E]) -> Result<Buffer> {
-        let buffer = Buffer::new(&stream.device, size_of_val(elements) as u64)?;
+        let buffer = Buffer::new(stream.device(), size_of_val(elements) as u64)?;
         buffer.write(stream, 0, elements)?;
         Ok(buffer)
     }
@@ -257,14 +256,14 @@ impl Buffer {
     pub fn write<E: Element>(&self, stream: &Stream, at: u64, elements: &[E]) -> Result<()> {
         let source = driver::bytes_of(elements);
         let address = self.range(stream, at, source.len() as u64)?;
-        driver::upload(&self.device.make_current()?, stream.handle, address, source)
+        driver::upload(&self.device.make_current()?, stream.handle(), address, source)
     }
 
     /// Copies elements from the byte offset `at`, after the stream's queued work; done on return.
     pub fn read<E: Element>(&self, stream: &Stream, at: u64, elements: &mut [E]) -> Result<()> {
         let target = driver::bytes_of_mut(elements);
         let address = self.range(stream, at, target.len() as u64)?;
-        driver::download(&self.device.make_current()?, stream.handle, target, address)
+        driver::download(&self.device.make_current()?, stream.handle(), target, address)
     }
 
     /// Queues a fill of the whole buffer with one byte.

@@ -41,15 +41,24 @@ impl fmt::Display for Dtype {
 
 /// A host type whose values are the elements of a tensor.
 ///
+/// Sealed: unsafe code relies on an element being a plain number of the size that `DTYPE` says.
+///
 /// The conversions are branch-free, so that loops over them become vector code; `half`'s own conversions of `f16` ask
 /// the CPU at every element.
-pub trait Element: Copy + Send + Sync + 'static {
+pub trait Element: sealed::Number + Copy + Send + Sync + 'static {
     /// The name of this type in a tensor's description.
     const DTYPE: Dtype;
     /// The exact value; a NaN stays a NaN.
     fn to_f32(self) -> f32;
     /// The nearest value, ties to even, overflow to infinity; a NaN stays a NaN.
     fn from_f32(value: f32) -> Self;
+}
+
+mod sealed {
+    pub trait Number {}
+    impl Number for f32 {}
+    impl Number for half::bf16 {}
+    impl Number for half::f16 {}
 }
 
 impl Element for f32 {

@@ -81,9 +81,7 @@ pub enum Error {
     #[error("cuda:{ordinal} ({name}) has compute capability {major}.{minor}, expected one of {}", Arch::capabilities())]
     UnsupportedDevice { ordinal: u32, name: String, major: i32, minor: i32 },
     /// First use of a device inside a graph capture, where loading an image is not possible.
-    #[error(
-        "{op}: its image is not loaded on cuda:{ordinal} and the stream is capturing a graph: call warm_up() first"
-    )]
+    #[error("{op}: the plan is not loaded on cuda:{ordinal} and the stream is capturing a graph: call warm_up() first")]
     WarmUpNeeded { op: &'static str, ordinal: u32 },
     /// An embedded image that cannot be used.
     #[error("image of {op} for {arch}: {detail}")]

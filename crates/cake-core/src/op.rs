@@ -14,7 +14,14 @@ pub struct Shape {
 /// An operator: checks arguments, names its programs, binds a call to a kernel's parameters.
 ///
 /// `Plan` asks these questions in this order for each call; none of them touches a device.
-pub trait Op: Send + Sync + 'static {
+///
+/// # Safety
+/// `Plan` launches what an implementation returns. So the addresses in `Params` must be those of views that `check` has
+/// accepted, and the kernels must stay within those views for every shape that `check` lets through; the parameter block
+/// must be the one that the kernels take; `image` must be an image that was compiled from them; and the views in
+/// `Args` must live for `'a`.
+#[allow(unsafe_code)] // declares the contract
+pub unsafe trait Op: Send + Sync + 'static {
     /// What a plan fixes: width, dtypes, flags.
     type Spec: Clone + std::fmt::Debug + PartialEq + Send + Sync;
     /// The views and scalars of one call.
@@ -36,11 +43,14 @@ pub trait Op: Send + Sync + 'static {
     /// Every program that can serve a specification on an architecture, chosen by routes or not.
     fn programs(spec: &Self::Spec, arch: Arch) -> Vec<&'static Program>;
     /// Dynamic shared memory of a kernel for a specification, in bytes.
-    fn shared_bytes(spec: &Self::Spec, kernel: &Kernel, device: &DeviceInfo) -> u32;
+    fn shared_bytes(spec: &Self::Spec, kernel: &Kernel) -> u32;
     /// Tells the kernels what the route decided beside the program. Without a route (a forced program) it is not called.
     fn follow(params: &mut Self::Params, route: &Route, device: &DeviceInfo);
     /// The image for an architecture.
     fn image(arch: Arch) -> Image;
-    /// Runs the call on the host. `check` has accepted the arguments for [`Place::Host`](crate::Place).
-    fn host(spec: &Self::Spec, args: Self::Args<'_>);
+    /// Runs the call on the host.
+    ///
+    /// # Safety
+    /// `check` must have accepted the arguments for [`Place::Host`](crate::Place).
+    unsafe fn host(spec: &Self::Spec, args: Self::Args<'_>);
 }

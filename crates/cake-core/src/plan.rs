@@ -34,11 +34,12 @@ impl<O: Op> Plan<O> {
         Ok(Plan { spec, device: None, forced: None, launches: OnceLock::new() })
     }
 
-    /// For tests and debugging: a plan that runs only the named program, whatever the routes say.
+    /// For tests and debugging: a plan that runs only one program, named by any of its kernels, whatever the
+    /// routes say.
     pub fn forced(device: &Device, spec: O::Spec, name: &str) -> Result<Self> {
         let mut plan = Self::new(device, spec)?;
         let programs = O::programs(&plan.spec, device.info().arch);
-        let found = programs.iter().find(|program| program.to_string() == name).copied();
+        let found = programs.iter().find(|program| program.all().any(|kernel| kernel.to_string() == name)).copied();
         plan.forced = Some(found.ok_or_else(|| Error::Program {
             name: name.into(),
             detail: format!(
@@ -78,7 +79,11 @@ impl<O: Op> Plan<O> {
         }
         let (shape, _) = O::check(&self.spec, Place::Host, &args)?;
         if shape.rows > 0 {
-            O::host(&self.spec, args);
+            #[allow(unsafe_code)] // the one call of a function that trusts `check`
+            // SAFETY: `check` has accepted these arguments for the host.
+            unsafe {
+                O::host(&self.spec, args)
+            };
         }
         Ok(())
     }
@@ -139,7 +144,7 @@ impl<O: Op> Plan<O> {
         for program in O::programs(&self.spec, info.arch) {
             let mut kernels = Vec::new();
             for kernel in O::kernels(&self.spec, program) {
-                let shared = O::shared_bytes(&self.spec, kernel, info);
+                let shared = O::shared_bytes(&self.spec, kernel);
                 kernels.push((kernel, image.function(&kernel.to_string(), shared)?, shared));
             }
             launches.push(Launch { program, kernels });
@@ -167,6 +172,6 @@ impl<O: Op> fmt::Display for Plan<O> {
                 }
             }
         }
-        write!(f, "; workspace 0 bytes, no copies")
+        Ok(())
     }
 }

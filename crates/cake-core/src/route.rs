@@ -47,7 +47,7 @@ pub struct Route {
     pub program: &'static Program,
     /// Rows, in halves of a row for each SM, that lie between the row a CTA works on and the one that it asks L2 to
     /// fetch; 0 fetches none.
-    pub ahead: u32,
+    pub half_rows_ahead: u32,
     /// What was measured for it, and where; `untuned` if nothing was.
     pub evidence: &'static str,
 }
@@ -55,22 +55,22 @@ pub struct Route {
 impl Route {
     /// Serves up to `rows_per_sm` rows for each SM.
     pub const fn up_to(rows_per_sm: u32, program: &'static Program, evidence: &'static str) -> Route {
-        Route { rows_per_sm, program, ahead: 0, evidence }
+        Route { rows_per_sm, program, half_rows_ahead: 0, evidence }
     }
 
     /// Serves every larger number of rows.
     pub const fn rest(program: &'static Program, evidence: &'static str) -> Route {
-        Route { rows_per_sm: u32::MAX, program, ahead: 0, evidence }
+        Route { rows_per_sm: u32::MAX, program, half_rows_ahead: 0, evidence }
     }
 
-    /// The same route with a distance for [`Route::ahead`].
-    pub const fn ahead(self, halves: u32) -> Route {
-        Route { ahead: halves, ..self }
+    /// The same route with a distance to fetch ahead.
+    pub const fn half_rows_ahead(self, half_rows: u32) -> Route {
+        Route { half_rows_ahead: half_rows, ..self }
     }
 
-    /// [`Route::ahead`] in rows on a device.
+    /// [`Route::half_rows_ahead`] of all SMs of a device together, in rows.
     pub const fn rows_ahead(&self, device: &DeviceInfo) -> u32 {
-        self.ahead * device.sms / 2
+        self.half_rows_ahead * device.sms / 2
     }
 }
 

@@ -30,7 +30,8 @@ pub fn fold<const N: usize>(shape: &[u64], strides: [&[u64]; N]) -> Rows<N> {
             (0..N).all(|n| strides[n][dimension] == rows.strides[n][inner].wrapping_mul(size))
         };
         if joins {
-            rows.sizes[rows.levels - 1] *= shape[dimension];
+            // May wrap only beside a size of 0, where there is no row to find.
+            rows.sizes[rows.levels - 1] = rows.sizes[rows.levels - 1].wrapping_mul(shape[dimension]);
         } else {
             rows.sizes[rows.levels] = shape[dimension];
             for n in 0..N {

@@ -154,17 +154,21 @@ impl<'a> TensorViewMut<'a> {
 
 impl RawView {
     fn contiguous(argument: &'static str, address: u64, len: usize, dtype: Dtype, shape: &[u64]) -> Result<Self> {
-        let elements = shape.iter().try_fold(1u64, |n, &size| n.checked_mul(size));
+        let elements = match shape.contains(&0) {
+            true => Some(0),
+            false => shape.iter().try_fold(1u64, |n, &size| n.checked_mul(size)),
+        };
         if elements != Some(len as u64) {
             return Err(Error::Shape { argument, expected: vec![len as u64], actual: shape.to_vec() });
         }
-        let mut strides: Vec<i64> = Vec::with_capacity(shape.len());
+        let mut strides = [0; MAX_RANK];
         let mut step = 1u64;
-        for &size in shape.iter().rev() {
-            strides.insert(0, step as i64);
-            step = step.saturating_mul(size.max(1));
+        for (stride, &size) in strides.iter_mut().zip(shape).rev() {
+            *stride = i64::try_from(step).unwrap_or(i64::MAX); // beside a size of 0, where no stride is taken
+            step = step.saturating_mul(size);
         }
-        Self::new(argument, Place::Host, address, len as u64 * dtype.size() as u64, dtype, shape, &strides)
+        let strides = &strides[..shape.len().min(MAX_RANK)];
+        Self::new(argument, Place::Host, address, len as u64 * dtype.size() as u64, dtype, shape, strides)
     }
 
     fn new(
@@ -176,8 +180,9 @@ impl RawView {
         shape: &[u64],
         strides: &[i64],
     ) -> Result<Self> {
-        if shape.is_empty() || shape.len() > MAX_RANK || strides.len() != shape.len() {
-            let actual = if strides.len() != shape.len() { strides.len() } else { shape.len() };
+        let ranked = (1..=MAX_RANK).contains(&shape.len());
+        if !ranked || strides.len() != shape.len() {
+            let actual = if ranked { strides.len() } else { shape.len() };
             return Err(Error::Rank { argument, expected: "1 to 7, and a stride for each", actual });
         }
         let mut raw = RawView {
@@ -197,7 +202,7 @@ impl RawView {
                     u64::try_from(stride).map_err(|_| Error::NegativeStride { argument, dimension, actual: stride })?;
             }
         }
-        let needed = raw.needed_bytes();
+        let needed = raw.needed_bytes().unwrap_or(u128::MAX);
         if needed > bytes as u128 || address as u128 + needed > u64::MAX as u128 {
             let (shape, strides) = (raw.shape().to_vec(), raw.strides().to_vec());
             return Err(Error::Extent { argument, shape, strides, needed, held: bytes });
@@ -232,13 +237,16 @@ impl RawView {
         self.shape().contains(&0)
     }
 
-    /// The span, before it is known to fit the buffer.
-    fn needed_bytes(&self) -> u128 {
+    /// The span, before it is known to fit the buffer; `None` when no integer holds it.
+    fn needed_bytes(&self) -> Option<u128> {
         if self.is_empty() {
-            return 0;
+            return Some(0);
         }
-        let last: u128 = self.shape().iter().zip(self.strides()).map(|(&n, &s)| (n as u128 - 1) * s as u128).sum();
-        (last + 1) * self.dtype.size() as u128
+        let mut last: u128 = 0;
+        for (&size, &stride) in self.shape().iter().zip(self.strides()) {
+            last = last.checked_add((size as u128 - 1).checked_mul(stride as u128)?)?;
+        }
+        last.checked_add(1)?.checked_mul(self.dtype.size() as u128)
     }
 
     /// First byte and one past the last byte that the view touches.
@@ -265,7 +273,7 @@ impl RawView {
                 let (shape, strides) = (self.shape().to_vec(), self.strides().to_vec());
                 return Err(Error::SelfOverlap { argument: self.argument, shape, strides });
             }
-            span += (size as u128 - 1) * stride as u128;
+            span = span.saturating_add((size as u128 - 1).saturating_mul(stride as u128));
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Scratch memory of a stream: barrier words and partial sums.
 
-use crate::{Buffer, Error, Place, Result, Stream};
+use crate::{Buffer, Error, Result, Stream};
 
 /// Device memory for the kernels of one stream. Borrowed mutably by each call, so that two calls never share it by
 /// accident; the stream orders the calls that use it one after the other.
@@ -10,8 +10,8 @@ use crate::{Buffer, Error, Place, Result, Stream};
 #[derive(Debug)]
 pub struct Workspace {
     memory: Memory,
-    stream: *mut std::ffi::c_void,
-    place: Place,
+    /// Kept, so that no other stream gets the same handle.
+    stream: Stream,
 }
 
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl Workspace {
     /// Allocates a workspace of `bytes` (the header included) for `stream`.
     pub fn new(stream: &Stream, bytes: u64) -> Result<Workspace> {
         let buffer = Buffer::new(stream.device(), bytes.max(Self::HEADER))?;
-        let mut workspace = Workspace { memory: Memory::Owned(buffer), stream: stream.raw(), place: stream.place() };
+        let mut workspace = Workspace { memory: Memory::Owned(buffer), stream: stream.clone() };
         workspace.reset(stream)?;
         Ok(workspace)
     }
@@ -50,7 +50,7 @@ impl Workspace {
         if bytes < Self::HEADER {
             return Err(Error::WorkspaceShort { needed: Self::HEADER, held: bytes });
         }
-        Ok(Workspace { memory: Memory::Borrowed { address, bytes }, stream: stream.raw(), place: stream.place() })
+        Ok(Workspace { memory: Memory::Borrowed { address, bytes }, stream: stream.clone() })
     }
 
     /// Queues zeros over the header: needed after a launch was aborted, and for new memory.
@@ -61,11 +61,11 @@ impl Workspace {
 
     /// The address, for a call on `stream` that needs `needed` bytes.
     pub fn lend(&mut self, stream: &Stream, needed: u64) -> Result<u64> {
-        if stream.raw() != self.stream || stream.place() != self.place {
+        if (stream.raw(), stream.place()) != (self.stream.raw(), self.stream.place()) {
             return Err(Error::Foreign {
                 argument: "workspace",
                 expected: format!("stream {:?} of {}", stream.raw(), stream.place()),
-                actual: format!("stream {:?} of {}", self.stream, self.place),
+                actual: format!("stream {:?} of {}", self.stream.raw(), self.stream.place()),
             });
         }
         let (address, held) = match &self.memory {

@@ -173,6 +173,33 @@ forward! {
     H16384_ROW_T1024 = row(16384, "t1024", 1024, 1, 1);
 }
 
+/// Widths that have kernels of their own, in the order of the list.
+pub const FORWARD_WIDTHS: [u32; forward_widths().1] = {
+    let (all, count) = forward_widths();
+    let mut widths = [0; forward_widths().1];
+    let mut i = 0;
+    while i < count {
+        widths[i] = all[i];
+        i += 1;
+    }
+    widths
+};
+
+/// The widths, which the list has next to each other, and their number.
+const fn forward_widths() -> ([u32; FORWARD.len()], usize) {
+    let (mut widths, mut count, mut i) = ([0; FORWARD.len()], 0, 0);
+    while i < FORWARD.len() {
+        if let Some(width) = FORWARD[i].plain.bf16[0].width
+            && (count == 0 || widths[count - 1] != width)
+        {
+            widths[count] = width;
+            count += 1;
+        }
+        i += 1;
+    }
+    (widths, count)
+}
+
 /// Dynamic shared memory of a forward kernel for rows of `width` elements, in bytes: the `scan` schedule keeps one FP32
 /// for each thread and level of its fold above the batches of 8 units.
 pub fn forward_shared_bytes(kernel: &Kernel, width: u32) -> u32 {

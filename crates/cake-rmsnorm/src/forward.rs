@@ -18,7 +18,10 @@ pub struct RmsNormForward;
 /// Output pairs that may share memory, element for element; see docs/safety.md.
 const IN_PLACE: &[(&str, &str)] = &[("y", "x"), ("h", "residual")];
 
-impl Op for RmsNormForward {
+#[allow(unsafe_code)] // promises what `Op` asks for
+// SAFETY: `bind` copies addresses from views that `check` has accepted, the parameter block and the images are those of
+// cake-kernels, and the kernels keep to the rows, columns and strides in it (docs/safety.md).
+unsafe impl Op for RmsNormForward {
     type Spec = Spec;
     type Args<'a> = Forward<'a>;
     type Params = ForwardParams;
@@ -37,7 +40,7 @@ impl Op for RmsNormForward {
     }
 
     fn check(spec: &Spec, place: Place, args: &Forward<'_>) -> Result<(Shape, ForwardParams)> {
-        if !(args.eps.is_finite() && args.eps >= 0.0) {
+        if !sums::rms::eps_is_valid(args.eps) {
             let actual = args.eps.into();
             return Err(Error::Value { argument: "eps", expected: "a finite number, 0 or more", actual });
         }
@@ -87,7 +90,7 @@ impl Op for RmsNormForward {
         forms.filter(|program| serves(&program.bf16[0], spec.width, arch)).collect()
     }
 
-    fn shared_bytes(spec: &Spec, kernel: &Kernel, _: &DeviceInfo) -> u32 {
+    fn shared_bytes(spec: &Spec, kernel: &Kernel) -> u32 {
         rmsnorm::forward_shared_bytes(kernel, spec.width)
     }
 
@@ -99,8 +102,9 @@ impl Op for RmsNormForward {
         cake_kernels::image(rmsnorm::OP, arch)
     }
 
-    fn host(spec: &Spec, args: Forward<'_>) {
-        host::forward(spec, &args);
+    unsafe fn host(spec: &Spec, args: Forward<'_>) {
+        // SAFETY: as the caller promises.
+        unsafe { host::forward(spec, &args) };
     }
 }
 

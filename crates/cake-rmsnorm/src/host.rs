@@ -15,8 +15,11 @@ use rayon::prelude::*;
 
 use crate::{Forward, Spec};
 
-/// Runs a checked call with at least one row.
-pub(crate) fn forward(spec: &Spec, args: &Forward<'_>) {
+/// Runs a call with at least one row.
+///
+/// # Safety
+/// `check` must have accepted the call for the host.
+pub(crate) unsafe fn forward(spec: &Spec, args: &Forward<'_>) {
     match spec.weight {
         Some(Dtype::F32) => run::<f32>(spec, args),
         _ => run::<bf16>(spec, args),
@@ -25,11 +28,12 @@ pub(crate) fn forward(spec: &Spec, args: &Forward<'_>) {
 
 fn run<W: Element>(spec: &Spec, args: &Forward<'_>) {
     let width = spec.width as usize;
-    let mut weight = vec![W::from_f32(1.0); width];
-    if let Some(view) = &args.weight {
+    let weight = args.weight.as_ref().map(|view| {
+        let mut weight = vec![W::from_f32(0.0); width];
         read(view.raw(), 0, &mut weight);
-    }
-    let weight = spec.weight.is_some().then_some(&weight[..]);
+        weight
+    });
+    let weight = weight.as_deref();
     let offset = rms::offset(spec.offset);
     let lead = args.x.raw().shape().split_last().map_or(&[][..], |(_, lead)| lead);
     let rows: u64 = lead.iter().product();

@@ -69,7 +69,7 @@ fn line(spec: &Spec, device: &DeviceInfo, route: &Route, rows: Option<u32>) -> S
         (None, _) => format!("T to {most}"),
     };
     let kernels = RmsNormForward::kernels(spec, route.program).iter().map(|kernel| {
-        let shared = RmsNormForward::shared_bytes(spec, kernel, device);
+        let shared = RmsNormForward::shared_bytes(spec, kernel);
         let shape = format!("{} threads, {shared} B shared, {} rows a CTA", kernel.threads(), kernel.rows);
         match rows {
             Some(rows) => format!("{kernel}: {} CTAs of {shape}", kernel.grid(rows)),

@@ -104,7 +104,7 @@ fn every_number_of_rows_has_a_route() {
                     let route = table.route(&device, rows);
                     for kernel in RmsNormForward::kernels(&Spec::new(width), route.program) {
                         assert!(kernel.grid(rows) >= 1, "{kernel}");
-                        let shared = RmsNormForward::shared_bytes(&Spec::new(width), kernel, &device);
+                        let shared = RmsNormForward::shared_bytes(&Spec::new(width), kernel);
                         assert!(shared <= device.shared_per_cta, "{arch} {kernel}: {shared} bytes of shared memory");
                     }
                 }

@@ -60,7 +60,6 @@ pub(crate) struct Facts {
     pub(crate) capability: (i32, i32),
     pub(crate) sms: u32,
     pub(crate) shared_per_cta: u32,
-    pub(crate) shared_per_sm: u32,
     pub(crate) l2_bytes: u32,
 }
 
@@ -87,7 +86,6 @@ pub(crate) fn facts(ordinal: u32) -> Result<Facts> {
         ),
         sms: attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as u32,
         shared_per_cta: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)? as u32,
-        shared_per_sm: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)? as u32,
         l2_bytes: attribute(A::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as u32,
     })
 }

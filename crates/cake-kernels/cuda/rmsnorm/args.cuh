@@ -16,8 +16,8 @@ struct RowTensor {
 // Bits of ForwardParams::vectors, and indices of its arrays.
 enum { X, RESIDUAL, Y, H, RSTD, ROW_TENSORS, WEIGHT = ROW_TENSORS, TENSORS };
 
-// Parameters lie in constant memory from 0x210 on, cold at each launch: what the first loads need shares the line at
-// 0x240, and what tuned kernels never read comes last.
+// On sm_90 parameters lie in constant memory from 0x210 on, cold at each launch: what the first loads need shares the
+// line at 0x240, and what tuned kernels never read comes last.
 struct ForwardParams {
     RowTensor y, rstd;
     RowTensor x, residual;  // 0x240

@@ -27,6 +27,8 @@ __device__ __forceinline__ void fwd_row(const ForwardParams& p) {
     constexpr u32 Units = Width / 8;
     constexpr u32 Slots = ceil_div(Units, Group);
     static_assert(Width % 8 == 0 && (Group & (Group - 1)) == 0);
+    // Below, scratch.whole takes the rstd of several rows; a fold by one warp may still be reading it.
+    static_assert(Rows == 1 || Group < 256);
     __shared__ FoldScratch<Group, Rows> scratch;
 
     const u32 lane = threadIdx.x % Group;

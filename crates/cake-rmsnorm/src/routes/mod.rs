@@ -38,11 +38,6 @@ pub fn forward(spec: &Spec, arch: Arch, vectors: bool) -> &'static RouteTable {
     }
 }
 
-/// Widths that have tables of their own on an architecture.
-pub fn tuned_widths(arch: Arch) -> impl Iterator<Item = u32> {
-    tables(arch).iter().map(|(width, ..)| *width)
-}
-
 /// A static table, checked when it compiles.
 macro_rules! table {
     ($arch:expr, $width:expr, $($route:expr),+) => {{

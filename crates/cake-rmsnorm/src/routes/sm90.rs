@@ -67,13 +67,13 @@ pub(super) static TABLES: &Tables = &[
             SM90,
             4096,
             Route::up_to(64, &k::H4096_ROW.plain, "T=4096: 21.6 us, copy 21.1 us"),
-            Route::rest(&k::H4096_ROW.plain, "T=16384: 68.1 us, copy 68.0 us").ahead(2)
+            Route::rest(&k::H4096_ROW.plain, "T=16384: 68.1 us, copy 68.0 us").half_rows_ahead(2)
         ),
         table!(
             SM90,
             4096,
             Route::up_to(24, &k::H4096_ROW.residual, "T=256: 7.1 us, copy 13.7 us"),
-            Route::rest(&k::H4096_ROW.residual, "T=16384: 131.2 us, copy 137.5 us").ahead(2)
+            Route::rest(&k::H4096_ROW.residual, "T=16384: 131.2 us, copy 137.5 us").half_rows_ahead(2)
         ),
     ),
     (
@@ -82,13 +82,13 @@ pub(super) static TABLES: &Tables = &[
             SM90,
             5120,
             Route::up_to(64, &k::H5120_ROW.plain, "T=4096: 25.4 us, copy 27.1 us"),
-            Route::rest(&k::H5120_ROW.plain, "T=16384: 83.2 us, copy 85.9 us").ahead(2)
+            Route::rest(&k::H5120_ROW.plain, "T=16384: 83.2 us, copy 85.9 us").half_rows_ahead(2)
         ),
         table!(
             SM90,
             5120,
             Route::up_to(24, &k::H5120_ROW.residual, "T=256: 7.7 us, copy 14.6 us"),
-            Route::rest(&k::H5120_ROW.residual, "T=16384: 162.1 us, copy 169.7 us").ahead(2)
+            Route::rest(&k::H5120_ROW.residual, "T=16384: 162.1 us, copy 169.7 us").half_rows_ahead(2)
         ),
     ),
     (
@@ -97,13 +97,13 @@ pub(super) static TABLES: &Tables = &[
             SM90,
             6144,
             Route::up_to(64, &k::H6144_ROW.plain, "T=4096: 29.6 us, copy 31.6 us"),
-            Route::rest(&k::H6144_ROW.plain, "T=65536: 380.1 us, copy 382.6 us").ahead(2)
+            Route::rest(&k::H6144_ROW.plain, "T=65536: 380.1 us, copy 382.6 us").half_rows_ahead(2)
         ),
         table!(
             SM90,
             6144,
             Route::up_to(24, &k::H6144_ROW.residual, "T=1024: 17.7 us, copy 20.4 us"),
-            Route::rest(&k::H6144_ROW_T512.residual, "T=65536: 756.0 us, copy 760.3 us").ahead(2)
+            Route::rest(&k::H6144_ROW_T512.residual, "T=65536: 756.0 us, copy 760.3 us").half_rows_ahead(2)
         ),
     ),
     (
@@ -112,13 +112,13 @@ pub(super) static TABLES: &Tables = &[
             SM90,
             7168,
             Route::up_to(24, &k::H7168_ROW.plain, "T=256: 7.1 us, copy 9.0 us"),
-            Route::rest(&k::H7168_ROW.plain, "T=16384: 114.4 us, copy 117.3 us").ahead(2)
+            Route::rest(&k::H7168_ROW.plain, "T=16384: 114.4 us, copy 117.3 us").half_rows_ahead(2)
         ),
         table!(
             SM90,
             7168,
             Route::up_to(24, &k::H7168_ROW.residual, "T=256: 8.5 us, copy 15.5 us"),
-            Route::rest(&k::H7168_ROW_T512.residual, "T=16384: 225.0 us, copy 232.3 us").ahead(2)
+            Route::rest(&k::H7168_ROW_T512.residual, "T=16384: 225.0 us, copy 232.3 us").half_rows_ahead(2)
         ),
     ),
     (
@@ -127,13 +127,13 @@ pub(super) static TABLES: &Tables = &[
             SM90,
             8192,
             Route::up_to(24, &k::H8192_ROW.plain, "T=256: 7.2 us, copy 8.9 us"),
-            Route::rest(&k::H8192_ROW.plain, "T=16384: 130.2 us, copy 129.0 us").ahead(2)
+            Route::rest(&k::H8192_ROW.plain, "T=16384: 130.2 us, copy 129.0 us").half_rows_ahead(2)
         ),
         table!(
             SM90,
             8192,
             Route::up_to(24, &k::H8192_ROW.residual, "T=256: 9.0 us, copy 16.1 us"),
-            Route::rest(&k::H8192_ROW_T512.residual, "T=16384: 256.6 us, copy 262.7 us").ahead(1)
+            Route::rest(&k::H8192_ROW_T512.residual, "T=16384: 256.6 us, copy 262.7 us").half_rows_ahead(1)
         ),
     ),
     (
@@ -142,13 +142,13 @@ pub(super) static TABLES: &Tables = &[
             SM90,
             12288,
             Route::up_to(24, &k::H12288_ROW.plain, "T=256: 8.2 us, copy 10.4 us"),
-            Route::rest(&k::H12288_ROW.plain, "T=16384: 195.0 us, copy 195.3 us").ahead(1)
+            Route::rest(&k::H12288_ROW.plain, "T=16384: 195.0 us, copy 195.3 us").half_rows_ahead(1)
         ),
         table!(
             SM90,
             12288,
             Route::up_to(24, &k::H12288_ROW.residual, "T=256: 11.3 us, copy 18.6 us"),
-            Route::rest(&k::H12288_ROW.residual, "T=16384: 382.6 us, copy 389.5 us").ahead(1)
+            Route::rest(&k::H12288_ROW.residual, "T=16384: 382.6 us, copy 389.5 us").half_rows_ahead(1)
         ),
     ),
     (
@@ -157,13 +157,13 @@ pub(super) static TABLES: &Tables = &[
             SM90,
             16384,
             Route::up_to(24, &k::H16384_ROW.plain, "T=256: 9.1 us, copy 11.2 us"),
-            Route::rest(&k::H16384_ROW.plain, "T=16384: 255.0 us, copy 258.1 us").ahead(1)
+            Route::rest(&k::H16384_ROW.plain, "T=16384: 255.0 us, copy 258.1 us").half_rows_ahead(1)
         ),
         table!(
             SM90,
             16384,
             Route::up_to(24, &k::H16384_ROW.residual, "T=256: 12.9 us, copy 20.8 us"),
-            Route::rest(&k::H16384_ROW_T1024.residual, "T=16384: 503.7 us, copy 512.7 us").ahead(1)
+            Route::rest(&k::H16384_ROW_T1024.residual, "T=16384: 503.7 us, copy 512.7 us").half_rows_ahead(1)
         ),
     ),
 ];

@@ -1,8 +1,7 @@
 //! Widths and numbers of rows.
 
 /// Widths with tuned programs.
-pub const TUNED: [u32; 17] =
-    [128, 256, 512, 1024, 1536, 2048, 2560, 2880, 3072, 3584, 4096, 5120, 6144, 7168, 8192, 12288, 16384];
+pub use cake_kernels::rmsnorm::FORWARD_WIDTHS as TUNED;
 
 /// Widths around a unit, a warp, and every power of two that a group of threads may be: tails, and rows that start at
 /// odd addresses.

@@ -48,7 +48,7 @@ fn judge_case(emulator: &Emulator, case: &Case) -> Result<usize, String> {
             }
             setup.reset().map_err(|error| error.to_string())?;
             params.ahead = if params.levels == 1 { (i as u32 + launches as u32) % 3 } else { 0 };
-            let shared = RmsNormForward::shared_bytes(&case.spec, kernel, &device);
+            let shared = RmsNormForward::shared_bytes(&case.spec, kernel);
             let order = ORDERS[launches % ORDERS.len()];
             // SAFETY: these are the kernel's parameters, and `setup` holds the memory.
             #[allow(unsafe_code)]

@@ -1,0 +1,43 @@
+//! What a view must refuse, and what it must not, at the ends of its arithmetic.
+
+use cake_core::rows::fold;
+use cake_core::{Element, Error, TensorView, TensorViewMut};
+use half::bf16;
+
+#[test]
+fn an_extent_beyond_128_bits_is_refused() {
+    // (2^127 + 1) elements of 2 bytes: modulo 2^128 they would need 2 bytes.
+    let one = [bf16::ZERO];
+    let view = TensorView::from_slice_strided("x", &one, &[(1 << 63) + 1; 4], &[1 << 62; 4]);
+    assert!(matches!(view, Err(Error::Extent { argument: "x", held: 2, .. })), "{view:?}");
+    let mut one = one;
+    let view = TensorViewMut::from_slice_strided("y", &mut one, &[u64::MAX; 7], &[i64::MAX; 7]);
+    assert!(matches!(view, Err(Error::Extent { argument: "y", .. })), "{view:?}");
+}
+
+#[test]
+fn no_elements_are_no_elements_whatever_the_other_sizes() {
+    let none: [bf16; 0] = [];
+    for shape in [[0, 1 << 40, 1 << 40, 128], [1 << 40, 1 << 40, 128, 0], [1 << 40, 0, 1 << 40, 1 << 40]] {
+        let view = TensorView::from_slice("x", &none, &shape).expect("there is nothing to reach");
+        assert!(view.raw().is_empty());
+        let rows = fold(&shape[..3], [&view.raw().strides()[..3]]);
+        assert_eq!(rows.count == 0, shape[..3].contains(&0));
+    }
+}
+
+#[test]
+fn a_dimension_of_one_may_have_any_stride() {
+    let four = [bf16::ZERO; 4];
+    let view = TensorView::from_slice_strided("x", &four, &[1, 4], &[1 << 40, 1]).expect("the stride is never taken");
+    assert_eq!(view.raw().strides(), [0, 1]);
+    assert_eq!(view.raw().byte_range().1 - view.raw().byte_range().0, 8);
+}
+
+#[test]
+fn elements_are_what_their_dtype_says() {
+    fn agrees<E: Element>() -> bool {
+        size_of::<E>() == E::DTYPE.size()
+    }
+    assert!(agrees::<bf16>() && agrees::<half::f16>() && agrees::<f32>());
+}
