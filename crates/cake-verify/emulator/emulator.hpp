@@ -47,6 +47,7 @@ struct Machine {
     std::vector<Fiber> fibers;
     std::vector<unsigned> exchange[2];  // what the lanes of a shuffle show each other; two, as one may run ahead
     std::vector<float> dynamic;
+    std::vector<unsigned long long> fetched;  // first and one past the last address of each fetch ahead
     std::string error;
     unsigned current;
     void (*body)(void*);
@@ -128,6 +129,7 @@ inline void run_cta(unsigned threads, unsigned order) {
 // Runs a launch; an empty string, or what went wrong.
 inline const char* run(unsigned grid, unsigned threads, unsigned shared, unsigned order, void (*body)(void*), void* argument) {
     machine.error.clear();
+    machine.fetched.clear();
     machine.body = body;
     machine.argument = argument;
     machine.dynamic.assign(shared / sizeof(float), NAN);

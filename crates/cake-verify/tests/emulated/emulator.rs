@@ -7,7 +7,7 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::path::Path;
 use std::process::Command;
-use std::{env, fs};
+use std::{env, fs, ptr, slice};
 
 use cake_core::{Arch, Kernel};
 use libloading::Library;
@@ -19,6 +19,9 @@ pub(crate) struct Emulator(Library);
 
 /// `cake_emulate` of the unit: kernel, parameters, CTAs, threads, bytes of dynamic shared memory, order.
 type Emulate = unsafe extern "C" fn(*const c_void, *const c_void, u32, u32, u32, u32) -> *const c_char;
+
+/// `cake_fetched` of the unit: gives the addresses and returns their number.
+type Fetched = unsafe extern "C" fn(*mut *const u64) -> u64;
 
 impl Emulator {
     /// Compiles every kernel of an operator, whose forward parameters are `params`.
@@ -32,7 +35,9 @@ impl Emulator {
              unsigned shared, unsigned order) {{\n\
              Call call{{reinterpret_cast<void (*)({params})>(kernel), static_cast<const {params}*>(params)}};\n\
              const auto body = [](void* c) {{ auto* call = static_cast<Call*>(c); call->kernel(*call->params); }};\n\
-             return emulator::run(grid, threads, shared, order, body, &call);\n}}\n",
+             return emulator::run(grid, threads, shared, order, body, &call);\n}}\n\
+             extern \"C\" unsigned long long cake_fetched(const unsigned long long** addresses) {{\n\
+             *addresses = emulator::machine.fetched.data();\nreturn emulator::machine.fetched.size();\n}}\n",
             cake_kernels::build::unit(op, Arch::Sm90)
         );
         let (source, library) = (folder.join("unit.cpp"), folder.join("unit.so"));
@@ -49,7 +54,7 @@ impl Emulator {
         Emulator(loaded)
     }
 
-    /// Runs one launch on this thread.
+    /// Runs one launch on this thread; the ranges of addresses that it fetched ahead.
     ///
     /// # Safety
     /// `params` must be the parameters of `kernel`, and the addresses in them good for what they describe.
@@ -60,17 +65,22 @@ impl Emulator {
         rows: u32,
         shared: u32,
         order: u32,
-    ) -> Result<(), String> {
-        // SAFETY: the symbols have these types; the message is read before the next call on this thread.
-        let fault = unsafe {
+    ) -> Result<Vec<(u64, u64)>, String> {
+        // SAFETY: the symbols have these types; what they return is read before the next call on this thread.
+        let (fault, fetched) = unsafe {
             let emulate = self.0.get::<Emulate>(b"cake_emulate").map_err(|error| error.to_string())?;
             let symbol =
                 self.0.get::<*const c_void>(kernel.to_string().as_bytes()).map_err(|error| error.to_string())?;
             let address = symbol.try_as_raw_ptr().ok_or("a symbol without an address")?;
             let fault =
                 emulate(address, (&raw const *params).cast(), kernel.grid(rows), kernel.threads(), shared, order);
-            CStr::from_ptr(fault).to_string_lossy().into_owned()
+            let fault = CStr::from_ptr(fault).to_string_lossy().into_owned();
+            let fetched = self.0.get::<Fetched>(b"cake_fetched").map_err(|error| error.to_string())?;
+            let mut addresses = ptr::null();
+            let count = fetched(&mut addresses) as usize;
+            let addresses = if count == 0 { &[] } else { slice::from_raw_parts(addresses, count) };
+            (fault, addresses.chunks_exact(2).map(|range| (range[0], range[1])).collect())
         };
-        if fault.is_empty() { Ok(()) } else { Err(fault) }
+        if fault.is_empty() { Ok(fetched) } else { Err(fault) }
     }
 }

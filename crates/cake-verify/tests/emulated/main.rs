@@ -53,7 +53,13 @@ fn judge_case(emulator: &Emulator, case: &Case) -> Result<usize, String> {
             // SAFETY: these are the kernel's parameters, and `setup` holds the memory.
             #[allow(unsafe_code)]
             let ran = unsafe { emulator.run(kernel, &params, shape.rows, shared, order) };
-            ran.map_err(|fault| format!("[{case}] {kernel}: {fault}"))?;
+            let fetched = ran.map_err(|fault| format!("[{case}] {kernel}: {fault}"))?;
+            let inputs = [Some(&views.x), views.residual.as_ref()].into_iter().flatten();
+            let inputs: Vec<(u64, u64)> = inputs.map(|view| view.raw().byte_range()).collect();
+            let stray = |&&(first, last): &&(u64, u64)| !inputs.iter().any(|&(from, to)| from <= first && last <= to);
+            if let Some(fetch) = fetched.iter().find(stray) {
+                return Err(format!("[{case}] {kernel}: fetches {fetch:#x?}, beyond {inputs:#x?}"));
+            }
             let outputs = setup.outputs().map_err(|error| error.to_string())?;
             if let Some(difference) = setup.differences(outputs).first() {
                 return Err(format!("[{case}] {kernel}, order {order}: {difference}"));
