@@ -7,7 +7,7 @@ mod fit;
 use fit::engine::Host;
 use fit::{Fit, Rows};
 
-const LICENCE: &[u8] = include_bytes!("../../../LICENSE-APACHE");
+const LICENCE: &[u8] = include_bytes!("../LICENSE-APACHE");
 
 /// Losses of `steps` steps on the host with `threads` threads, and the digest.
 fn run(text: &[u8], steps: u32, threads: usize) -> (Vec<f64>, String) {

@@ -73,7 +73,7 @@ fn run(options: &Options) -> Result<()> {
     let text = match &options.file {
         Some(path) => read(path)?,
         None => {
-            let text = include_bytes!("../../../../LICENSE-APACHE");
+            let text = include_bytes!("../../LICENSE-APACHE");
             println!("text     the Apache licence, built in: {} bytes", text.len());
             text.to_vec()
         }
