@@ -83,6 +83,37 @@ pub struct RouteTable {
 impl RouteTable {
     /// A table for rows of `width` elements (`None`: of any width) on `arch`. In a `static` it does not compile unless
     /// it serves every number of rows, its windows grow, and each kernel has that width and runs on `arch`.
+    ///
+    /// ```
+    #[doc = include_str!("route_example.txt")]
+    /// static ROUTES: &[Route] = &[Route::up_to(8, &PROGRAM, "measured"), Route::rest(&PROGRAM, "measured")];
+    /// static TABLE: RouteTable = RouteTable::new(Arch::Sm90, Some(512), ROUTES);
+    /// assert_eq!(TABLE.route(&DeviceInfo::typical(Arch::Sm90), 1).rows_per_sm, 8);
+    /// ```
+    ///
+    /// A last row is missing:
+    ///
+    /// ```compile_fail,E0080
+    #[doc = include_str!("route_example.txt")]
+    /// static ROUTES: &[Route] = &[Route::up_to(8, &PROGRAM, "measured")];
+    /// static TABLE: RouteTable = RouteTable::new(Arch::Sm90, Some(512), ROUTES);
+    /// ```
+    ///
+    /// The kernel is of another width:
+    ///
+    /// ```compile_fail,E0080
+    #[doc = include_str!("route_example.txt")]
+    /// static ROUTES: &[Route] = &[Route::rest(&PROGRAM, "measured")];
+    /// static TABLE: RouteTable = RouteTable::new(Arch::Sm90, Some(1024), ROUTES);
+    /// ```
+    ///
+    /// The kernel is newer than the architecture:
+    ///
+    /// ```compile_fail,E0080
+    #[doc = include_str!("route_example.txt")]
+    /// static ROUTES: &[Route] = &[Route::rest(&PROGRAM, "measured")];
+    /// static TABLE: RouteTable = RouteTable::new(Arch::Sm89, Some(512), ROUTES);
+    /// ```
     pub const fn new(arch: Arch, width: Option<u32>, routes: &'static [Route]) -> RouteTable {
         assert!(!routes.is_empty(), "a route table needs a route");
         let mut i = 0;
