@@ -4,7 +4,7 @@ use cake_core::{Arch, DeviceInfo, Dtype, Op};
 use cake_rmsnorm::{RmsNormForward, Spec};
 
 use super::layout::Layout;
-use super::shapes::{NARROW, ROWS, TUNED, UNTUNED, WIDE};
+use super::shapes::{ANY, NARROW, ROWS, TUNED, UNTUNED, WIDE};
 use super::values::{Values, Weights};
 use super::{Case, Form, Layouts};
 
@@ -56,7 +56,7 @@ pub fn all(profile: Profile, device: Option<&DeviceInfo>) -> Vec<Group> {
         cases.retain(|case| case.elements() <= profile.most_elements());
         groups.push(Group { name, why, cases, forced: true });
     };
-    for width in TUNED {
+    for width in TUNED.into_iter().chain(ANY) {
         add(format!("rows/h{width}"), "tiles begin and end inside a call", rows(width, profile));
     }
     for (name, widths) in [("tuned", &TUNED[..]), ("narrow", &NARROW), ("untuned", &UNTUNED), ("wide", &WIDE)] {

@@ -3,6 +3,9 @@
 /// Widths with tuned programs.
 pub use cake_kernels::rmsnorm::FORWARD_WIDTHS as TUNED;
 
+/// Widths that only the programs for any width serve, from a single element to the rows of the widest models.
+pub const ANY: [u32; 12] = [1, 2, 7, 8, 100, 769, 1000, 1152, 5376, 53248, 65536, 131072];
+
 /// Widths around a unit, a warp, and every power of two that a group of threads may be: tails, and rows that start at
 /// odd addresses.
 pub const NARROW: [u32; 19] = [1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 127, 129];
