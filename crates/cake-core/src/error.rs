@@ -20,6 +20,12 @@ pub enum Error {
     /// A view reaches beyond its buffer.
     #[error("{argument}: shape {shape:?} with strides {strides:?} needs {needed} bytes, the buffer holds {held}")]
     Extent { argument: &'static str, shape: Vec<u64>, strides: Vec<u64>, needed: u128, held: u64 },
+    /// Addresses that wrap.
+    #[error("{argument}: {bytes} bytes at address {address:#x} reach beyond the last address")]
+    AddressRange { argument: &'static str, address: u64, bytes: u64 },
+    /// A stride too few or too many.
+    #[error("{argument}: {actual} strides, expected {expected}, one for each dimension")]
+    Strides { argument: &'static str, expected: usize, actual: usize },
     /// A negative stride, which no program follows.
     #[error("{argument}: stride {actual} of dimension {dimension} is negative, expected 0 or more")]
     NegativeStride { argument: &'static str, dimension: usize, actual: i64 },

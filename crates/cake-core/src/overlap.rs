@@ -7,7 +7,7 @@ use crate::{Error, Result};
 ///
 /// `outputs`, those that are present, are checked against each other and against `inputs`. A pair `(output, input)` in `in_place` may share
 /// memory when both views place the same elements at the same addresses. Strides are respected: interleaved slices
-/// that touch no common byte are accepted.
+/// that touch no common byte are accepted, in all but exotic layouts (see [`overlap`]).
 pub fn refuse_overlap(
     outputs: &[Option<&RawView>],
     inputs: &[Option<&RawView>],

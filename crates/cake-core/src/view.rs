@@ -180,10 +180,11 @@ impl RawView {
         shape: &[u64],
         strides: &[i64],
     ) -> Result<Self> {
-        let ranked = (1..=MAX_RANK).contains(&shape.len());
-        if !ranked || strides.len() != shape.len() {
-            let actual = if ranked { strides.len() } else { shape.len() };
-            return Err(Error::Rank { argument, expected: "1 to 7, and a stride for each", actual });
+        if !(1..=MAX_RANK).contains(&shape.len()) {
+            return Err(Error::Rank { argument, expected: "1 to 7", actual: shape.len() });
+        }
+        if strides.len() != shape.len() {
+            return Err(Error::Strides { argument, expected: shape.len(), actual: strides.len() });
         }
         let mut raw = RawView {
             argument,
@@ -203,9 +204,12 @@ impl RawView {
             }
         }
         let needed = raw.needed_bytes().unwrap_or(u128::MAX);
-        if needed > bytes as u128 || address as u128 + needed > u64::MAX as u128 {
+        if needed > bytes as u128 {
             let (shape, strides) = (raw.shape().to_vec(), raw.strides().to_vec());
             return Err(Error::Extent { argument, shape, strides, needed, held: bytes });
+        }
+        if address as u128 + needed > u64::MAX as u128 {
+            return Err(Error::AddressRange { argument, address, bytes: needed as u64 });
         }
         if needed > 0 && address == 0 {
             return Err(Error::NullPointer { argument, bytes: needed as u64 });

@@ -1,5 +1,6 @@
 //! What a view must refuse, and what it must not, at the ends of its arithmetic.
 
+use cake_core::overlap::overlap;
 use cake_core::rows::fold;
 use cake_core::{Element, Error, TensorView, TensorViewMut};
 use half::bf16;
@@ -27,11 +28,35 @@ fn no_elements_are_no_elements_whatever_the_other_sizes() {
 }
 
 #[test]
+fn a_refusal_names_what_is_wrong() {
+    let four = [bf16::ZERO; 4];
+    let view = TensorView::from_slice_strided("x", &four, &[2, 2], &[1]);
+    assert!(matches!(view, Err(Error::Strides { argument: "x", expected: 2, actual: 1 })), "{view:?}");
+    let place = cake_core::Place::Host;
+    #[allow(unsafe_code)] // never read: the address wraps, and the view is refused
+    // SAFETY: as above.
+    let view = unsafe { TensorView::from_raw("x", place, u64::MAX - 3, 16, cake_core::Dtype::Bf16, &[8], &[1]) };
+    assert!(matches!(view, Err(Error::AddressRange { argument: "x", bytes: 16, .. })), "{view:?}");
+}
+
+#[test]
 fn a_dimension_of_one_may_have_any_stride() {
     let four = [bf16::ZERO; 4];
     let view = TensorView::from_slice_strided("x", &four, &[1, 4], &[1 << 40, 1]).expect("the stride is never taken");
     assert_eq!(view.raw().strides(), [0, 1]);
     assert_eq!(view.raw().byte_range().1 - view.raw().byte_range().0, 8);
+}
+
+/// These two touch no common byte: one lies at even, the other at odd elements. Finding that out takes longer than the
+/// search may, and then the answer is the safe one.
+#[test]
+fn a_search_that_is_too_long_counts_as_an_overlap() {
+    let buffer = vec![bf16::ZERO; 400_000];
+    let shape = [40, 40, 40, 8];
+    let even = TensorView::from_slice_strided("x", &buffer, &shape, &[8006, 502, 30, 2]).expect("inside the buffer");
+    let odd =
+        TensorView::from_slice_strided("y", &buffer[1..], &shape, &[8010, 506, 34, 2]).expect("inside the buffer");
+    assert!(overlap(even.raw(), odd.raw()));
 }
 
 #[test]

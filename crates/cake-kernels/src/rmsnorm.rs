@@ -149,7 +149,7 @@ forward! {
     ANY_SCAN = scan("", 256, 1);
     ANY_SCAN_WARP = scan("warp", 32, 8);
 
-    // Tuned on an H200: of all geometries with 8 to 1024 threads for a row, those that some route prefers.
+    // The lines of a width stand together. Tuned on an H200: of all geometries with 8 to 1024 threads for a row, those that some route prefers.
     H128_ROW = row(128, "", 8, 16, 8);
     H256_ROW = row(256, "", 16, 16, 4);
     H512_ROW = row(512, "", 32, 8, 6);

@@ -53,11 +53,11 @@ unsafe impl Op for RmsNormForward {
 
         let width = u64::from(spec.width);
         let (&columns, lead) = x.shape().split_last().expect("a view has a dimension");
-        let lead = if lead.is_empty() { &[1] } else { lead };
         if columns != width {
             let expected = [lead, &[width]].concat();
             return Err(Error::Shape { argument: "x", expected, actual: x.shape().to_vec() });
         }
+        let lead = if lead.is_empty() { &[1] } else { lead };
         for view in [Some(&x), Some(&y), residual.as_ref(), h.as_ref()].into_iter().flatten() {
             expect(view, place, Dtype::Bf16, x.shape())?;
         }

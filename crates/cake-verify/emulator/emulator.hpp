@@ -1,9 +1,12 @@
 // Runs kernels on the host, one CTA at a time: what CUDA C++ spells is defined here, each CUDA thread is a fiber, and a
 // scheduler switches fibers at barriers and shuffles. Slow, and deterministic.
 //
-// What it finds: wrong bits, misaligned and (under a checker or with guarded memory) stray accesses, barriers that some
-// threads never reach, and shared memory that is used before a barrier, because the order of fibers is a parameter and
-// results must not depend on it. What it does not find: races between CTAs, memory order, anything of a board's own.
+// Addresses of the device are looked up in a list of windows, which say where their bytes are on the host; so rows may lie
+// as far apart as a test likes.
+//
+// What it finds: wrong bits, stray, misaligned and forbidden accesses, barriers that some threads never reach, and shared
+// memory that is used before a barrier, because the order of fibers is a parameter and results must not depend on it.
+// What it does not find: races between CTAs, memory order, anything of a board's own.
 #pragma once
 
 #include <ucontext.h>
@@ -31,6 +34,13 @@ inline thread_local Index threadIdx, blockIdx, blockDim, gridDim;
 
 namespace emulator {
 
+// Device addresses first .. last, and their bytes; mirrored by `Window` of tests/emulated/emulator.rs.
+struct Window {
+    unsigned long long first, last;
+    char* memory;
+    unsigned long long writable;
+};
+
 enum class At { running, block, warp, done };
 
 struct Fiber {
@@ -47,7 +57,9 @@ struct Machine {
     std::vector<Fiber> fibers;
     std::vector<unsigned> exchange[2];  // what the lanes of a shuffle show each other; two, as one may run ahead
     std::vector<float> dynamic;
-    std::vector<unsigned long long> fetched;  // first and one past the last address of each fetch ahead
+    const Window* windows;
+    unsigned long long window_count;
+    alignas(16) char nowhere[16];  // takes the place of what may not be touched
     std::string error;
     unsigned current;
     void (*body)(void*);
@@ -68,6 +80,19 @@ inline void wait(At where) {
 inline void expect(bool holds, const char* fault) {
     if (holds || !machine.error.empty()) return;
     machine.error = std::string(fault) + ", CTA " + std::to_string(blockIdx.x) + ", thread " + std::to_string(threadIdx.x);
+}
+
+// Where the bytes of a device address are; they must lie in a window.
+inline char* at(const void* address, unsigned bytes, bool write) {
+    const auto first = reinterpret_cast<unsigned long long>(address);
+    expect(first % bytes == 0, "a misaligned access");
+    for (unsigned long long i = 0; i < machine.window_count; ++i) {
+        const Window& window = machine.windows[i];
+        if (first < window.first || first + bytes > window.last || (write && !window.writable)) continue;
+        return window.memory + (first - window.first);
+    }
+    expect(false, write ? "a write that hits no output" : "a read that hits no tensor");
+    return machine.nowhere;
 }
 
 inline void enter() {
@@ -127,9 +152,11 @@ inline void run_cta(unsigned threads, unsigned order) {
 }
 
 // Runs a launch; an empty string, or what went wrong.
-inline const char* run(unsigned grid, unsigned threads, unsigned shared, unsigned order, void (*body)(void*), void* argument) {
+inline const char* run(unsigned grid, unsigned threads, unsigned shared, unsigned order, const Window* windows,
+                       unsigned long long window_count, void (*body)(void*), void* argument) {
     machine.error.clear();
-    machine.fetched.clear();
+    machine.windows = windows;
+    machine.window_count = window_count;
     machine.body = body;
     machine.argument = argument;
     machine.dynamic.assign(shared / sizeof(float), NAN);

@@ -124,3 +124,12 @@ fn any_width_and_any_layout_is_served() {
         }
     }
 }
+
+#[test]
+fn the_page_on_support_lists_every_tuned_width() {
+    let page = include_str!("../../../docs/support.md");
+    let listed = page.split("without and with a residual:").nth(1).and_then(|rest| rest.split(". ").next());
+    let listed: Vec<u32> =
+        listed.expect("the page has the list").split(',').map(|w| w.trim().parse().expect(w)).collect();
+    assert_eq!(listed, TUNED);
+}

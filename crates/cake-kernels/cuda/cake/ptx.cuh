@@ -1,5 +1,5 @@
-// Every word that needs inline PTX or a compiler's favour, and nothing else; crates/cake-verify/emulator has the same words
-// for the host. Tensors that an output may alias (x, residual) are never read through the non-coherent path.
+// Every access to global memory, and every word that needs inline PTX or a compiler's favour; crates/cake-verify/emulator
+// has the same words for the host, where it looks at each address. Tensors that an output may alias (x, residual) are never read through the non-coherent path.
 //
 // Default cache policies: on an H200, L1::no_allocate loads cost 2 % at H = 2048, T = 65536, and .cs stores 1 to 5 %.
 #pragma once
@@ -40,6 +40,17 @@ __device__ __forceinline__ void store_unit(void* address, const Unit& u) {
     asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(u.pair[0]), "r"(u.pair[1]),
                  "r"(u.pair[2]), "r"(u.pair[3])
                  : "memory");
+}
+
+// A single element, to be read or to be written.
+template <class T>
+__device__ __forceinline__ const T& readable(const T* address) {
+    return *address;
+}
+
+template <class T>
+__device__ __forceinline__ T& writable(T* address) {
+    return *address;
 }
 
 // Asks L2 to fetch `bytes`, a multiple of 16, from an address that is one too. Does nothing before sm_90.

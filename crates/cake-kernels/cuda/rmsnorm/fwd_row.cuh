@@ -85,13 +85,13 @@ __device__ __forceinline__ void fwd_row(const ForwardParams& p) {
     }
     if (p.rstd.address == nullptr) return;
     if constexpr (Rows == 1) {
-        if (lane == 0) *reinterpret_cast<float*>(row_of<4>(p.rstd, index)) = rstd;
+        if (lane == 0) writable(reinterpret_cast<float*>(row_of<4>(p.rstd, index))) = rstd;
     } else {
         if (lane == 0) scratch.whole[group] = rstd;
         __syncthreads();
         const u32 own = blockIdx.x * Rows + threadIdx.x;
         if (threadIdx.x < Rows && own < p.rows) {
-            *reinterpret_cast<float*>(row_of<4>(p.rstd, row_index(p, own))) = scratch.whole[threadIdx.x];
+            writable(reinterpret_cast<float*>(row_of<4>(p.rstd, row_index(p, own)))) = scratch.whole[threadIdx.x];
         }
     }
 }

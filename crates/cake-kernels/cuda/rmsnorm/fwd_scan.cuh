@@ -53,7 +53,7 @@ __device__ __forceinline__ Unit read_unit(const char* row, i64 stride, bool vect
     const u16* elements = reinterpret_cast<const u16*>(row);
 #pragma unroll
     for (u32 e = 0; e < 8; ++e) {
-        if (e < count) u.pair[e / 2] |= u32(elements[i64(first + e) * stride]) << (e % 2 * 16);
+        if (e < count) u.pair[e / 2] |= u32(readable(&elements[i64(first + e) * stride])) << (e % 2 * 16);
     }
     return u;
 }
@@ -63,7 +63,7 @@ __device__ __forceinline__ void write_unit(char* row, i64 stride, bool vectors, 
     u16* elements = reinterpret_cast<u16*>(row);
 #pragma unroll
     for (u32 e = 0; e < 8; ++e) {
-        if (e < count) elements[i64(first + e) * stride] = u16(u.pair[e / 2] >> (e % 2 * 16));
+        if (e < count) writable(&elements[i64(first + e) * stride]) = u16(u.pair[e / 2] >> (e % 2 * 16));
     }
 }
 
@@ -78,7 +78,7 @@ __device__ __forceinline__ WeightUnit<Weight> read_weights(const ForwardParams& 
             const Weight* weights = reinterpret_cast<const Weight*>(p.weight);
 #pragma unroll
             for (u32 e = 0; e < 8; ++e) {
-                if (e < count) w.set(e, weights[i64(first + e) * p.column[WEIGHT]]);
+                if (e < count) w.set(e, readable(&weights[i64(first + e) * p.column[WEIGHT]]));
             }
         }
     }
@@ -133,7 +133,7 @@ __device__ __forceinline__ void fwd_scan(const ForwardParams& p) {
     const float rstd = rstd_of(fold_group<Group, Rows>(squares, scratch), p.width, p.eps);
     if (!live) return;
     if (lane == 0 && p.rstd.address != nullptr) {
-        reinterpret_cast<float*>(p.rstd.address)[row_offset(p, p.rstd, RSTD, index)] = rstd;
+        writable(&reinterpret_cast<float*>(p.rstd.address)[row_offset(p, p.rstd, RSTD, index)]) = rstd;
     }
 
     constexpr int normed = Residual ? H : X;

@@ -12,26 +12,32 @@ inline u32 round_one(float value) {
 
 inline u32 round_pair(float low, float high) { return round_one(low) | round_one(high) << 16; }
 
-// Accesses of 16 bytes must be aligned, as on the device.
 inline Unit load_unit(const void* address) {
-    emulator::expect(reinterpret_cast<unsigned long long>(address) % 16 == 0, "a misaligned load of 16 bytes");
     Unit unit;
-    __builtin_memcpy(&unit, address, sizeof unit);
+    __builtin_memcpy(&unit, emulator::at(address, sizeof unit, false), sizeof unit);
     return unit;
 }
 
 inline Unit load_weight(const void* address) { return load_unit(address); }
 
 inline void store_unit(void* address, const Unit& unit) {
-    emulator::expect(reinterpret_cast<unsigned long long>(address) % 16 == 0, "a misaligned store of 16 bytes");
-    __builtin_memcpy(address, &unit, sizeof unit);
+    __builtin_memcpy(emulator::at(address, sizeof unit, true), &unit, sizeof unit);
 }
 
-// Only notes what L2 would fetch: whoever launches compares that with the tensors.
+template <class T>
+const T& readable(const T* address) {
+    return *reinterpret_cast<const T*>(emulator::at(address, sizeof(T), false));
+}
+
+template <class T>
+T& writable(T* address) {
+    return *reinterpret_cast<T*>(emulator::at(address, sizeof(T), true));
+}
+
+// What L2 fetches must be in a tensor, as what is read.
 inline void fetch_ahead(const void* address, u32 bytes) {
-    const auto first = reinterpret_cast<unsigned long long>(address);
-    emulator::expect(bytes % 16 == 0 && first % 16 == 0, "a misaligned fetch");
-    emulator::machine.fetched.insert(emulator::machine.fetched.end(), {first, first + bytes});
+    emulator::expect(bytes % 16 == 0, "a fetch of no multiple of 16 bytes");
+    for (u32 at = 0; at < bytes; at += 16) load_unit(static_cast<const char*>(address) + at);
 }
 
 inline void forget(Unit&) {}

@@ -7,7 +7,7 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::path::Path;
 use std::process::Command;
-use std::{env, fs, ptr, slice};
+use std::{env, fs};
 
 use cake_core::{Arch, Kernel};
 use libloading::Library;
@@ -17,11 +17,23 @@ pub(crate) const ORDERS: [u32; 3] = [0, 1, 2];
 
 pub(crate) struct Emulator(Library);
 
-/// `cake_emulate` of the unit: kernel, parameters, CTAs, threads, bytes of dynamic shared memory, order.
-type Emulate = unsafe extern "C" fn(*const c_void, *const c_void, u32, u32, u32, u32) -> *const c_char;
+/// Device addresses, and where their bytes are on the host; mirrors `Window` of `emulator/emulator.hpp`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window {
+    /// First device address.
+    pub(crate) first: u64,
+    /// One past the last.
+    pub(crate) last: u64,
+    /// Host address of the first.
+    pub(crate) memory: u64,
+    /// 1 for an output.
+    pub(crate) writable: u64,
+}
 
-/// `cake_fetched` of the unit: gives the addresses and returns their number.
-type Fetched = unsafe extern "C" fn(*mut *const u64) -> u64;
+/// `cake_emulate` of the unit: kernel, parameters, CTAs, threads, bytes of dynamic shared memory, order, windows.
+type Emulate =
+    unsafe extern "C" fn(*const c_void, *const c_void, u32, u32, u32, u32, *const Window, u64) -> *const c_char;
 
 impl Emulator {
     /// Compiles every kernel of an operator, whose forward parameters are `params`.
@@ -32,18 +44,16 @@ impl Emulator {
         let unit = format!(
             "#include \"emulator.hpp\"\n{}\nstruct Call {{ void (*kernel)({params}); const {params}* params; }};\n\
              extern \"C\" const char* cake_emulate(void* kernel, const void* params, unsigned grid, unsigned threads,\n\
-             unsigned shared, unsigned order) {{\n\
+             unsigned shared, unsigned order, const emulator::Window* windows, unsigned long long count) {{\n\
              Call call{{reinterpret_cast<void (*)({params})>(kernel), static_cast<const {params}*>(params)}};\n\
              const auto body = [](void* c) {{ auto* call = static_cast<Call*>(c); call->kernel(*call->params); }};\n\
-             return emulator::run(grid, threads, shared, order, body, &call);\n}}\n\
-             extern \"C\" unsigned long long cake_fetched(const unsigned long long** addresses) {{\n\
-             *addresses = emulator::machine.fetched.data();\nreturn emulator::machine.fetched.size();\n}}\n",
+             return emulator::run(grid, threads, shared, order, windows, count, body, &call);\n}}\n",
             cake_kernels::build::unit(op, Arch::Sm90)
         );
         let (source, library) = (folder.join("unit.cpp"), folder.join("unit.so"));
         fs::write(&source, unit).expect("the target folder can be written");
         let mut compiler = Command::new(env::var_os("CXX").unwrap_or("c++".into()));
-        compiler.args(["-std=c++20", "-O1", "-ffp-contract=off", "-fPIC", "-shared", "-Wno-unknown-pragmas", "-I"]);
+        compiler.args(["-std=c++20", "-O2", "-ffp-contract=off", "-fPIC", "-shared", "-Wno-unknown-pragmas", "-I"]);
         compiler.arg(crates.join("cake-verify/emulator")).arg("-I").arg(crates.join("cake-kernels/cuda"));
         let status = compiler.arg(&source).arg("-o").arg(&library).status();
         let status = status.unwrap_or_else(|error| panic!("the C++ compiler {compiler:?}: {error}: install g++"));
@@ -54,10 +64,10 @@ impl Emulator {
         Emulator(loaded)
     }
 
-    /// Runs one launch on this thread; the ranges of addresses that it fetched ahead.
+    /// Runs one launch on this thread. Accesses outside the windows are faults.
     ///
     /// # Safety
-    /// `params` must be the parameters of `kernel`, and the addresses in them good for what they describe.
+    /// `params` must be the parameters of `kernel`, and the memory of the windows the caller's to read and write.
     pub(crate) unsafe fn run<P>(
         &self,
         kernel: &Kernel,
@@ -65,22 +75,19 @@ impl Emulator {
         rows: u32,
         shared: u32,
         order: u32,
-    ) -> Result<Vec<(u64, u64)>, String> {
-        // SAFETY: the symbols have these types; what they return is read before the next call on this thread.
-        let (fault, fetched) = unsafe {
+        windows: &[Window],
+    ) -> Result<(), String> {
+        // SAFETY: the symbols have these types; the message is read before the next call on this thread.
+        let fault = unsafe {
             let emulate = self.0.get::<Emulate>(b"cake_emulate").map_err(|error| error.to_string())?;
             let symbol =
                 self.0.get::<*const c_void>(kernel.to_string().as_bytes()).map_err(|error| error.to_string())?;
             let address = symbol.try_as_raw_ptr().ok_or("a symbol without an address")?;
-            let fault =
-                emulate(address, (&raw const *params).cast(), kernel.grid(rows), kernel.threads(), shared, order);
-            let fault = CStr::from_ptr(fault).to_string_lossy().into_owned();
-            let fetched = self.0.get::<Fetched>(b"cake_fetched").map_err(|error| error.to_string())?;
-            let mut addresses = ptr::null();
-            let count = fetched(&mut addresses) as usize;
-            let addresses = if count == 0 { &[] } else { slice::from_raw_parts(addresses, count) };
-            (fault, addresses.chunks_exact(2).map(|range| (range[0], range[1])).collect())
+            let (params, count) = ((&raw const *params).cast(), windows.len() as u64);
+            let (grid, threads) = (kernel.grid(rows), kernel.threads());
+            let fault = emulate(address, params, grid, threads, shared, order, windows.as_ptr(), count);
+            CStr::from_ptr(fault).to_string_lossy().into_owned()
         };
-        if fault.is_empty() { Ok(fetched) } else { Err(fault) }
+        if fault.is_empty() { Ok(()) } else { Err(fault) }
     }
 }

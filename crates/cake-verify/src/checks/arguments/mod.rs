@@ -87,6 +87,8 @@ fn name(error: &Error) -> (&'static str, String) {
         Error::NegativeStride { argument, .. } => ("NegativeStride", *argument),
         Error::Dtype { argument, .. } => ("Dtype", *argument),
         Error::Rank { argument, .. } => ("Rank", *argument),
+        Error::Strides { argument, .. } => ("Strides", *argument),
+        Error::AddressRange { argument, .. } => ("AddressRange", *argument),
         Error::Shape { argument, .. } => ("Shape", *argument),
         Error::Size { argument, .. } => ("Size", *argument),
         Error::Value { argument, .. } => ("Value", *argument),

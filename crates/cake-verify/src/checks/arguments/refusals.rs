@@ -136,7 +136,7 @@ const SHAPES: &[Refusal] = &[
     full("weight one element", |call, _| reshape(call.weight(), &[1]), "Shape", "weight"),
     full("x without dimensions", |call, _| reshape_to_nothing(&mut call.x), "Rank", "x"),
     full("y of 8 dimensions", |call, _| reshape(&mut call.y, &[3, 1, 1, 1, 1, 1, 4, 64]), "Rank", "y"),
-    full("x with a stride too few", |call, _| call.x.strides.truncate(2), "Rank", "x"),
+    full("x with a stride too few", |call, _| call.x.strides.truncate(2), "Strides", "x"),
     full("2^31 rows", |call, _| every_activation(call, &[1 << 31, 64]), "Size", "x"),
     full(
         "2^64 rows",
@@ -192,7 +192,7 @@ const EXTENTS: &[Refusal] = &[
     full("y with a stride that wraps 64 bits to 0", |call, _| call.y.strides[0] = 1 << 62, "Extent", "y"),
     full("x with the largest stride", |call, _| call.x.strides[0] = i64::MAX, "Extent", "x"),
     full("x with a size that wraps 64 bits", |call, _| call.x.shape[0] = 1 << 58, "Extent", "x"),
-    full("x at the end of the address space", |call, _| call.x.address = u64::MAX - 255, "Extent", "x"),
+    full("x at the end of the address space", |call, _| call.x.address = u64::MAX - 255, "AddressRange", "x"),
 ];
 
 const STRIDES: &[Refusal] = &[
