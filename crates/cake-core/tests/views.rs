@@ -11,6 +11,10 @@ fn an_extent_beyond_128_bits_is_refused() {
     let one = [bf16::ZERO];
     let view = TensorView::from_slice_strided("x", &one, &[(1 << 63) + 1; 4], &[1 << 62; 4]);
     assert!(matches!(view, Err(Error::Extent { argument: "x", held: 2, .. })), "{view:?}");
+    // The last element would be 2^128 elements away, and modulo 2^128 nowhere.
+    let sizes = [3 << 62, 3 << 62, 3 << 62, 3 << 62, 3 << 62, 1 << 62].map(|last: u64| last + 1);
+    let view = TensorView::from_slice_strided("x", &one, &sizes, &[1 << 62; 6]);
+    assert!(matches!(view, Err(Error::Extent { argument: "x", held: 2, .. })), "{view:?}");
     let mut one = one;
     let view = TensorViewMut::from_slice_strided("y", &mut one, &[u64::MAX; 7], &[i64::MAX; 7]);
     assert!(matches!(view, Err(Error::Extent { argument: "y", .. })), "{view:?}");

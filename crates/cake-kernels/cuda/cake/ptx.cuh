@@ -1,7 +1,8 @@
 // Every access to global memory, and every word that needs inline PTX or a compiler's favour; crates/cake-verify/emulator
-// has the same words for the host, where it looks at each address. Tensors that an output may alias (x, residual) are never read through the non-coherent path.
+// has the same words for the host, where it looks at each address. Tensors that an output may alias (x, residual) are never
+// read through the non-coherent path.
 //
-// Default cache policies: on an H200, L1::no_allocate loads cost 2 % at H = 2048, T = 65536, and .cs stores 1 to 5 %.
+// Default cache policies: on an H200, at H = 2048, T = 65536, L1::no_allocate loads cost 2 %, with .cs stores 5 %.
 #pragma once
 #include "cake/types.cuh"
 

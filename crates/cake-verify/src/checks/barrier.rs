@@ -7,16 +7,11 @@ use cake_kernels::probe::{self, ForwardParams};
 use super::{Context, Task};
 use crate::engine::driver::{Current, Loaded};
 use crate::engine::target::Lane;
-use crate::report::Tally;
 
 /// The task, for devices.
 pub fn tasks() -> Vec<Task> {
-    let run = |context: &Context| {
-        let mut tally = Tally::default();
-        tally.judge("barrier", barrier(context).err());
-        tally
-    };
-    vec![Task::new("barrier", "a CTA passes early, or the word does not rest", run).alone().device()]
+    let why = "a CTA passes early, or the word does not rest";
+    vec![Task::single("barrier", "barrier", why, barrier).alone().device()]
 }
 
 fn barrier(context: &Context) -> Result<(), String> {

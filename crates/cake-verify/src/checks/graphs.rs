@@ -8,20 +8,12 @@ use crate::cases::{Case, Form};
 use crate::engine::driver::Graph;
 use crate::engine::expected::Expected;
 use crate::engine::setup::Setup;
-use crate::report::Tally;
 
 const CHECK: &str = "graphs";
 
 /// A task for each way to capture.
 pub fn tasks() -> [Task; 3] {
-    let task = |name, why, run: fn(&Context) -> Result<(), String>| {
-        let judge = move |context: &Context| {
-            let mut tally = Tally::default();
-            tally.judge_result(CHECK, name, run(context));
-            tally
-        };
-        Task::new(name, why, judge).device().alone()
-    };
+    let task = |name, why, run| Task::single(CHECK, name, why, run).device().alone();
     [
         task("graphs/cold", "an image is loaded inside a capture, which poisons the context", cold),
         task("graphs/replays", "a replay reads what the captured call left behind", replays),
@@ -43,12 +35,12 @@ fn cold(context: &Context) -> Result<(), String> {
     }
     nothing_written(&setup)?;
     setup.call().run(&plan, &setup.lane).map_err(|error| format!("after the refused capture: {error}"))?;
-    as_expected(&setup)?;
+    setup.expect_canonical()?;
     setup.reset().map_err(text)?;
     let (graph, captured) = Graph::capture(stream, || setup.call().queue(&plan, &setup.lane))?;
     captured.map_err(text)?;
     graph?.launch(stream)?;
-    as_expected(&setup)
+    setup.expect_canonical()
 }
 
 /// Every program: captured once, replayed with new data in the same memory.
@@ -71,7 +63,7 @@ fn replays(context: &Context) -> Result<(), String> {
                     let other = Case { values, ..case.clone() };
                     setup.replace(Expected::of(&other, context.seed + round as u64)).map_err(text)?;
                     graph.launch(setup.lane.stream().ok_or("needs a GPU")?)?;
-                    as_expected(&setup).map_err(|error| format!("{} replay {round}: {error}", way.name))?;
+                    setup.expect_canonical().map_err(|error| format!("{} replay {round}: {error}", way.name))?;
                 }
             }
         }
@@ -87,13 +79,7 @@ fn no_rows(context: &Context) -> Result<(), String> {
     let (graph, captured) = Graph::capture(stream, || setup.call().queue(&plan, &setup.lane))?;
     captured.map_err(text)?;
     graph?.launch(stream)?;
-    as_expected(&setup)
-}
-
-fn as_expected(setup: &Setup) -> Result<(), String> {
-    setup.lane.synchronize().map_err(text)?;
-    let outputs = setup.outputs().map_err(text)?;
-    setup.differences(outputs).first().map_or(Ok(()), |difference| Err(difference.to_string()))
+    setup.expect_canonical()
 }
 
 fn nothing_written(setup: &Setup) -> Result<(), String> {

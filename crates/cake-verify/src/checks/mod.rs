@@ -98,6 +98,20 @@ impl Task {
         Task { name, why, steps: 1, steps_itself: false, alone: false, device: false, run }
     }
 
+    /// A task with one judgement, of the check `check`.
+    fn single(
+        check: &'static str,
+        name: &'static str,
+        why: &'static str,
+        run: fn(&Context) -> Result<(), String>,
+    ) -> Task {
+        Task::new(name, why, move |context| {
+            let mut tally = Tally::default();
+            tally.judge_result(check, name, run(context));
+            tally
+        })
+    }
+
     fn steps(self, steps: usize) -> Task {
         Task { steps: steps as u64, steps_itself: true, ..self }
     }

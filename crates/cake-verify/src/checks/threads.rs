@@ -7,7 +7,6 @@ use cake_rmsnorm::ForwardPlan;
 use super::{Context, Task};
 use crate::cases::{Case, Form};
 use crate::engine::setup::Setup;
-use crate::report::Tally;
 
 const CHECK: &str = "threads";
 
@@ -15,14 +14,7 @@ const CHECK: &str = "threads";
 pub fn tasks() -> [Task; 3] {
     // Alone, on the thread that runs the tasks: a worker of the pool that waited for threads which need the pool would
     // wait for ever.
-    let task = |name, why, run: fn(&Context) -> Result<(), String>| {
-        let judge = move |context: &Context| {
-            let mut tally = Tally::default();
-            tally.judge_result(CHECK, name, run(context));
-            tally
-        };
-        Task::new(name, why, judge).alone()
-    };
+    let task = |name, why, run| Task::single(CHECK, name, why, run).alone();
     [
         task("threads/shared_plans", "caches of a plan or a device race", shared_plans),
         task("threads/first_use", "two threads load an image at the same time", first_use),
@@ -49,13 +41,13 @@ fn shared_plans(context: &Context) -> Result<(), String> {
             }
             // Looking at every result would let only one call at a time be in flight.
             if call % 100 == 1 {
-                setups.iter().try_for_each(as_expected)?;
+                setups.iter().try_for_each(Setup::expect_canonical)?;
                 setups.iter().try_for_each(Setup::reset).map_err(text)?;
             }
         }
         let last = |(setup, &i): (&Setup, &usize)| setup.call().queue(&plans[i], &setup.lane).map_err(text);
         setups.iter().zip(&own).try_for_each(last)?;
-        setups.iter().try_for_each(as_expected)
+        setups.iter().try_for_each(Setup::expect_canonical)
     })
 }
 
@@ -69,7 +61,7 @@ fn first_use(context: &Context) -> Result<(), String> {
         start.wait();
         let (setup, plan) = (setup.map_err(text)?, plan.map_err(text)?);
         setup.call().run(&plan, &setup.lane).map_err(text)?;
-        as_expected(&setup)
+        setup.expect_canonical()
     })
 }
 
@@ -82,7 +74,7 @@ fn dropped_inputs(context: &Context) -> Result<(), String> {
         setup.call().queue(&plan, &setup.lane).map_err(text)?;
         setup.drop_inputs();
         let usurper = Setup::new(&Case::new(2000, 4096), &context.target, context.seed + 1000).map_err(text)?;
-        as_expected(&setup)?;
+        setup.expect_canonical()?;
         drop(usurper);
     }
     Ok(())
@@ -97,12 +89,6 @@ fn on_every_thread(work: impl Fn(u32) -> Result<(), String> + Sync) -> Result<()
             Err(_) => Err(format!("thread {i} panicked")),
         })
     })
-}
-
-fn as_expected(setup: &Setup) -> Result<(), String> {
-    setup.lane.synchronize().map_err(text)?;
-    let outputs = setup.outputs().map_err(text)?;
-    setup.differences(outputs).first().map_or(Ok(()), |difference| Err(format!("[{}] {difference}", setup.case)))
 }
 
 fn text(error: cake_core::Error) -> String {

@@ -139,6 +139,13 @@ impl Setup {
         pairs.flat_map(|(slot, image)| compare::differences(slot.name, &slot.tensor, &slot.after, image)).collect()
     }
 
+    /// Waits for the queued calls; the first difference of the outputs from the canonical bits is an error.
+    pub fn expect_canonical(&self) -> std::result::Result<(), String> {
+        let outputs = self.lane.synchronize().and_then(|()| self.outputs()).map_err(|error| error.to_string())?;
+        let differences = self.differences(outputs);
+        differences.first().map_or(Ok(()), |difference| Err(format!("[{}] {difference}", self.case)))
+    }
+
     /// How the outputs differ from what they were before the call.
     pub fn writes(&self, outputs: Outputs) -> Vec<Difference> {
         let pairs = self.outputs.iter().zip(outputs.0);
