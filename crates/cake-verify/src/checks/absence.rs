@@ -1,6 +1,8 @@
 //! Without a GPU, or without a driver: typed errors, no panic, and the host path works. A fresh process is asked, with
 //! no device visible; on a machine without libcuda that process finds no driver.
 
+use std::env;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use cake_core::{Device, Error};
@@ -15,6 +17,11 @@ const CHECK: &str = "absence";
 
 /// The argument that makes `cake-verify` be the fresh process.
 pub const SUBCOMMAND: &str = "without-device";
+
+/// The `cake-verify` that a test asks: the one that nextest unpacked from an archive, or else the one that Cargo built.
+pub fn executable(built: &str) -> PathBuf {
+    env::var_os("NEXTEST_BIN_EXE_cake-verify").map_or(built.into(), PathBuf::from)
+}
 
 /// One task.
 pub fn tasks() -> [Task; 1] {
