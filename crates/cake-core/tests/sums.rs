@@ -88,6 +88,65 @@ fn residual_sum_is_plain<X: Element>(kind: Kind) {
 }
 
 #[test]
+fn backward_rows_are_plain() {
+    for width in (1..=100).chain(WIDE) {
+        for kind in KINDS {
+            backward_row_is_plain::<bf16, bf16, bf16>(kind, width);
+            backward_row_is_plain::<bf16, bf16, f32>(kind, width);
+            backward_row_is_plain::<f32, f16, f16>(kind, width);
+            backward_row_is_plain::<f32, f32, f32>(kind, width);
+        }
+    }
+}
+
+fn backward_row_is_plain<Y: Element, X: Element, W: Element>(kind: Kind, width: usize) {
+    let (dy, x, dh) = (row::<Y>(kind, width, 13), row::<X>(kind, width, 14), row::<X>(kind, width, 15));
+    let weight = row::<W>(Kind::Random, width, 16);
+    let rstd = rms::rstd(plain::sum_of_squares(&x), width, 1e-6);
+    for (weight, one_plus) in [(None, false), (Some(&*weight), false), (Some(&*weight), true)] {
+        for dh in [None, Some(&*dh)] {
+            let offset = rms::offset(one_plus);
+            let mut expected = vec![X::from_f32(0.0); width];
+            let c = plain::backward_row(&dy, &x, weight, offset, rstd, dh, &mut expected);
+            with_and_without_fma(|fma| {
+                let (has_weight, has_dh) = (weight.is_some(), dh.is_some());
+                let given = format!("weight={has_weight} one_plus={one_plus} dh={has_dh}");
+                let case = format!("{} {} {kind:?} H={width} {given} fma={fma}", Y::DTYPE, X::DTYPE);
+                let mut dx = vec![X::from_f32(f32::NAN); width];
+                assert_same(c, fast::backward_row(&dy, &x, weight, offset, rstd, dh, &mut dx), &case);
+                assert_same_row(&expected, &dx, &case);
+            });
+        }
+    }
+}
+
+/// `c` is worked out by hand: the fold of 2 * 1 and 4 * 3 over a width of 2.
+#[test]
+fn a_backward_row_worked_by_hand() {
+    let (dy, x, weight) = ([2.0f32, 2.0], [2.0f32, 6.0], [1.0f32, 2.0]);
+    let mut dx = [f32::NAN; 2];
+    assert_same(7.0, plain::backward_row(&dy, &x, Some(&weight), -0.0, 0.5, None, &mut dx), "c");
+    assert_same_row(&[0.5 * (2.0 - 7.0), 0.5 * (4.0 - 21.0)], &dx, "dx");
+    plain::backward_row(&dy, &x, Some(&weight), -0.0, 0.5, Some(&[1.0, -2.0]), &mut dx);
+    assert_same_row(&[-1.5, -10.5], &dx, "dx with dh");
+    // With an offset the weights are 2 and 3: the fold of 4 * 1 and 6 * 3.
+    assert_same(11.0, plain::backward_row(&dy, &x, Some(&weight), 1.0, 0.5, None, &mut dx), "c with an offset");
+}
+
+/// Steps that must not be exchanged: `xhat * c` is not rounded, `dh` is added after the multiplication by `rstd`.
+#[test]
+fn the_steps_of_dx_round_as_specified() {
+    let ulp = f32::EPSILON;
+    // xhat * c = 1 - ulp^2, which rounds to 1.
+    assert_same(ulp * ulp, rms::dx(1.0, 1.0 + ulp, 1.0 - ulp, 1.0, None::<f32>), "fused");
+    // 3 * (1 + ulp) rounds up to 3 + 4 ulp before dh is added.
+    assert_same(4.0 * ulp, rms::dx(1.0 + ulp, 0.0, 0.0, 3.0, Some(-3.0f32)), "multiplied, then added");
+    // 257 is a tie between the BF16 neighbours 256 and 258; a dx rounded first would be 1 each time.
+    let residual = |dx: f32| rms::dx(dx, 0.0, 0.0, 1.0, Some(bf16::from_f32(256.0))).to_f32();
+    assert_eq!([0.999, 1.0, 1.001].map(residual), [256.0, 256.0, 258.0]);
+}
+
+#[test]
 fn row_trees_are_plain() {
     // 1000 and 4097 rows are split among threads; the widths are one column, a vector's tail, more than one task.
     for rows in (0..=70).chain([127, 128, 129, 1000, 4097]) {
@@ -262,6 +321,16 @@ proptest! {
     }
 
     #[test]
+    fn backward_rows_of_any_bits_are_plain(
+        bits in prop::collection::vec(any::<[u32; 4]>(), 1..300),
+        rstd in any::<u32>().prop_map(f32::from_bits),
+    ) {
+        backward_row_of_bits_is_plain(&bits, rstd, f32::from_bits);
+        backward_row_of_bits_is_plain(&bits, rstd, |bits| bf16::from_bits(bits as u16));
+        backward_row_of_bits_is_plain(&bits, rstd, |bits| f16::from_bits(bits as u16));
+    }
+
+    #[test]
     fn row_trees_of_any_bits_are_plain(bits in prop::collection::vec(any::<(u32, u32, u32)>(), 0..200)) {
         let [dy, x, rstd] = [0, 1, 2].map(|k| -> Vec<f32> {
             bits.iter().map(|b| f32::from_bits([b.0, b.1, b.2][k])).collect()
@@ -269,6 +338,16 @@ proptest! {
         let mut dw = [f32::NAN];
         fast::row_tree(bits.len(), 1, &dy, &x, &rstd, &mut dw);
         assert_same(plain::row_tree(bits.len(), |t| (dy[t], x[t] * rstd[t])), dw[0], "tree");
+    }
+}
+
+fn backward_row_of_bits_is_plain<E: Element>(bits: &[[u32; 4]], rstd: f32, element: impl Fn(u32) -> E) {
+    let [dy, x, weight, dh] = [0, 1, 2, 3].map(|k| -> Vec<E> { bits.iter().map(|bits| element(bits[k])).collect() });
+    for dh in [None, Some(&*dh)] {
+        let [mut expected, mut dx] = [0, 1].map(|_| x.clone());
+        let c = plain::backward_row(&dy, &x, Some(&weight), -0.0, rstd, dh, &mut expected);
+        assert_same(c, fast::backward_row(&dy, &x, Some(&weight), -0.0, rstd, dh, &mut dx), "c");
+        assert_same_row(&expected, &dx, "dx");
     }
 }
 

@@ -75,6 +75,55 @@ pub fn add_row<X: Element>(x: &[X], residual: &[X], h: &mut [X]) {
     )
 }
 
+/// The input gradient of RMSNorm of one row, `dx = round(rstd * fma(-xhat, c, g))`, or with `dh`, the gradient that
+/// reaches `h` directly, `dx = round(rstd * fma(-xhat, c, g) + dh)`; returns `c`. All slices hold H elements.
+///
+/// `offset` is added to the weight: [`rms::offset`] gives the two values in use. `x` is `h` in the residual form.
+pub fn backward_row<Y: Element, X: Element, W: Element>(
+    dy: &[Y],
+    x: &[X],
+    weight: Option<&[W]>,
+    offset: f32,
+    rstd: f32,
+    dh: Option<&[X]>,
+    dx: &mut [X],
+) -> f32 {
+    let width = x.len();
+    assert_eq!(width, dy.len(), "lengths of x and dy");
+    assert_eq!(width, dx.len(), "lengths of x and dx");
+    if let Some(weight) = weight {
+        assert_eq!(width, weight.len(), "lengths of x and weight");
+    }
+    if let Some(dh) = dh {
+        assert_eq!(width, dh.len(), "lengths of x and dh");
+    }
+    with_scratch([width, width, width.div_ceil(UNIT)], |[g, xhat, units]| {
+        with_fma(
+            #[inline(always)]
+            || {
+                let dyg = dy.iter().zip(&mut *g);
+                match weight {
+                    Some(weight) => {
+                        dyg.zip(weight).for_each(|((dy, g), w)| *g = rms::weighted(*dy, w.to_f32() + offset))
+                    }
+                    None => dyg.for_each(|(dy, g)| *g = rms::weighted(*dy, 1.0)),
+                }
+                x.iter().zip(&mut *xhat).for_each(|(x, xhat)| *xhat = rms::xhat(*x, rstd));
+
+                let c = rms::projection(fold(g, xhat, units), width);
+                let terms = g.iter().zip(&*xhat).zip(dx);
+                match dh {
+                    Some(dh) => {
+                        terms.zip(dh).for_each(|(((g, xhat), dx), dh)| *dx = rms::dx(*g, *xhat, c, rstd, Some(*dh)))
+                    }
+                    None => terms.for_each(|((g, xhat), dx)| *dx = rms::dx(*g, *xhat, c, rstd, None)),
+                }
+                c
+            },
+        )
+    })
+}
+
 /// The row tree of every column, `dw[j] = sum over t of dy[t, j] * (x[t, j] * rstd[t])`, on all of `rayon`'s threads.
 ///
 /// `dy` and `x` are `[rows, width]` row-major; `rstd` holds `rows`, `dw` `width` elements, which are overwritten. Needs
@@ -147,13 +196,19 @@ fn unit<A: Element, B: Element>(a: &[A], b: &[B]) -> f32 {
 
 /// Lends this thread's scratch for the units of a row of `len` elements, which hold anything.
 fn with_units<R>(len: usize, f: impl FnOnce(&mut [f32]) -> R) -> R {
+    with_scratch([len.div_ceil(UNIT)], |[units]| f(units))
+}
+
+/// Lends slices of this thread's scratch of the lengths `lens`, which hold anything.
+fn with_scratch<const N: usize, R>(lens: [usize; N], f: impl FnOnce([&mut [f32]; N]) -> R) -> R {
     thread_local!(static SCRATCH: Cell<Vec<f32>> = const { Cell::new(Vec::new()) });
     let mut scratch = SCRATCH.take();
-    let units = len.div_ceil(UNIT);
-    if scratch.len() < units {
-        scratch.resize(units, 0.0);
+    let total = lens.iter().sum();
+    if scratch.len() < total {
+        scratch.resize(total, 0.0);
     }
-    let result = f(&mut scratch[..units]);
+    let mut rest = &mut *scratch;
+    let result = f(lens.map(|len| rest.split_off_mut(..len).expect("the scratch holds the sum of lens")));
     SCRATCH.set(scratch);
     result
 }

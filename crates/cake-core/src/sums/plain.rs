@@ -70,6 +70,28 @@ pub fn add_row<X: Element>(x: &[X], residual: &[X], h: &mut [X]) {
     }
 }
 
+/// The input gradient of RMSNorm of one row, `dx = round(rstd * fma(-xhat, c, g))`, or with `dh`, the gradient that
+/// reaches `h` directly, `dx = round(rstd * fma(-xhat, c, g) + dh)`; returns `c`. All slices hold H elements.
+///
+/// `offset` is added to the weight: [`rms::offset`] gives the two values in use. `x` is `h` in the residual form.
+pub fn backward_row<Y: Element, X: Element, W: Element>(
+    dy: &[Y],
+    x: &[X],
+    weight: Option<&[W]>,
+    offset: f32,
+    rstd: f32,
+    dh: Option<&[X]>,
+    dx: &mut [X],
+) -> f32 {
+    let xhat = |i: usize| rms::xhat(x[i], rstd);
+    let g = |i: usize| rms::weighted(dy[i], weight.map_or(1.0, |w| w[i].to_f32() + offset));
+    let c = rms::projection(dot(x.len(), |i| (g(i), xhat(i))), x.len());
+    for i in 0..x.len() {
+        dx[i] = rms::dx(g(i), xhat(i), c, rstd, dh.map(|dh| dh[i]));
+    }
+    c
+}
+
 /// An FMA chain from +0 over `len` terms.
 fn chain(len: usize, term: impl Fn(usize) -> (f32, f32)) -> f32 {
     let mut acc = 0.0;

@@ -21,6 +21,31 @@ pub fn add<X: Element>(x: X, residual: X) -> X {
     X::from_f32(x.to_f32() + residual.to_f32())
 }
 
+/// `x * rstd`.
+#[inline(always)]
+pub fn xhat<X: Element>(x: X, rstd: f32) -> f32 {
+    x.to_f32() * rstd
+}
+
+/// The weighted gradient `g = dy * w_eff`; without a weight, `w_eff` is 1.
+#[inline(always)]
+pub fn weighted<Y: Element>(dy: Y, w_eff: f32) -> f32 {
+    dy.to_f32() * w_eff
+}
+
+/// The projection `c` of a row of `width` = H elements: the fold of `g * xhat`, divided by H.
+#[inline(always)]
+pub fn projection(fold: f32, width: usize) -> f32 {
+    fold / width as f32
+}
+
+/// The input gradient, `round(rstd * fma(-xhat, c, g))`; in the residual form, `round(rstd * fma(-xhat, c, g) + dh)`.
+#[inline(always)]
+pub fn dx<X: Element>(g: f32, xhat: f32, c: f32, rstd: f32, dh: Option<X>) -> X {
+    let dx = rstd * (-xhat).mul_add(c, g);
+    X::from_f32(dh.map_or(dx, |dh| dx + dh.to_f32()))
+}
+
 /// What is added to every weight: 1 for weights stored as the distance from one, otherwise -0, since `w + (-0)` is `w`
 /// for every `w` (`-0 + (+0)` would be `+0`).
 #[inline(always)]
