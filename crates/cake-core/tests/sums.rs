@@ -166,7 +166,25 @@ fn row_tree_is_plain<E: Element>(kind: Kind, rows: usize, width: usize) {
     with_and_without_fma(|fma| {
         let case = format!("{} {kind:?} [{rows}, {width}] fma={fma}", E::DTYPE);
         assert_same_row(&expected, &tall.dw(0, rows), &case);
+        assert_same_row(&expected, &tall.pushed(0, rows), &format!("{case} row by row"));
     });
+}
+
+/// Every prefix of the rows is a tree.
+#[test]
+fn every_number_of_pushed_rows_is_plain() {
+    let tall = Tall::<bf16>::new(Kind::Random, 600, 3);
+    let mut tree = fast::RowTree::new(3);
+    for rows in 0..=600 {
+        let expected = [0, 1, 2].map(|j| plain::row_tree(rows, |t| tall.term(t, j)));
+        let mut dw = [f32::NAN; 3];
+        tree.clone().finish(&mut dw);
+        assert_same_row(&expected, &dw, &format!("{rows} rows"));
+        if rows < 600 {
+            let row = rows * 3..rows * 3 + 3;
+            tree.push(&tall.dy[row.clone()], &tall.x[row], tall.rstd[rows]);
+        }
+    }
 }
 
 /// A fold over a longer list whose further terms are zero is a fold padded to any larger power of two.
@@ -196,6 +214,10 @@ fn negative_zero_never_leaves_a_sum() {
         let mut dw = [f32::NAN];
         fast::row_tree(len, 1, &a, &b, &vec![1.0; len], &mut dw);
         assert_same(0.0, dw[0], "fast tree");
+        let mut tree = fast::RowTree::new(1);
+        (0..len).for_each(|_| tree.push(&[tiny], &[-tiny], 1.0));
+        tree.finish(&mut dw);
+        assert_same(0.0, dw[0], "fast tree, row by row");
     }
     assert_same(0.0, plain::combine(&[-0.0]), "one root");
     assert_same(0.0, plain::combine(&[]), "no root");
@@ -230,12 +252,15 @@ fn shards_combine_to_the_bits_of_the_whole() {
                     let (rows, width) = (shard_rows * shards - missing, 5);
                     let tall = Tall::<bf16>::new(kind, rows, width);
                     let whole = tall.dw(0, rows);
-                    let parts: Vec<f32> =
-                        (0..shards).flat_map(|s| tall.dw(s * shard_rows, rows.min((s + 1) * shard_rows))).collect();
-                    let mut combined = vec![f32::NAN; width];
-                    fast::combine(width, &parts, &mut combined);
+                    let shard = |s| (s * shard_rows, rows.min((s + 1) * shard_rows));
+                    let parts: Vec<f32> = (0..shards).map(shard).flat_map(|(a, b)| tall.dw(a, b)).collect();
+                    let pushed: Vec<f32> = (0..shards).map(shard).flat_map(|(a, b)| tall.pushed(a, b)).collect();
                     let case = format!("{kind:?} {shards} shards of {shard_rows}, {missing} missing");
-                    assert_same_row(&whole, &combined, &case);
+                    for parts in [&parts, &pushed] {
+                        let mut combined = vec![f32::NAN; width];
+                        fast::combine(width, parts, &mut combined);
+                        assert_same_row(&whole, &combined, &case);
+                    }
                     let column: Vec<f32> = parts.iter().copied().step_by(width).collect();
                     assert_same(whole[0], plain::combine(&column), &case);
                 }
@@ -376,6 +401,18 @@ impl<E: Element> Tall<E> {
         let elements = first * self.width..end * self.width;
         let (dy, x) = (&self.dy[elements.clone()], &self.x[elements]);
         fast::row_tree(end - first, self.width, dy, x, &self.rstd[first..end], &mut dw);
+        dw
+    }
+
+    /// As `dw`, row by row.
+    fn pushed(&self, first: usize, end: usize) -> Vec<f32> {
+        let mut tree = fast::RowTree::new(self.width);
+        for t in first..end {
+            let row = t * self.width..(t + 1) * self.width;
+            tree.push(&self.dy[row.clone()], &self.x[row], self.rstd[t]);
+        }
+        let mut dw = vec![f32::NAN; self.width];
+        tree.finish(&mut dw);
         dw
     }
 }

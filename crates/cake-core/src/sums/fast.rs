@@ -141,6 +141,68 @@ pub fn row_tree<E: Element>(rows: usize, width: usize, dy: &[E], x: &[E], rstd: 
     });
 }
 
+/// A row tree that takes its rows one at a time, for rows that do not lie in one slice.
+///
+/// Holds a row of `f32` per level of the tree: a binary counter of subtrees, each joined with its neighbour as soon as
+/// both are whole. Tasks may share the rows, an aligned run of `LEAF_ROWS * 2^k` each; [`combine`] joins their results.
+#[derive(Clone, Debug)]
+pub struct RowTree {
+    width: usize,
+    rows: usize,
+    /// A row of sums for each subtree, in row order: one for every bit of the number of whole leaves, the high bits
+    /// first, then the leaf that has begun, if any.
+    subtrees: Vec<f32>,
+}
+
+impl RowTree {
+    /// A tree of no rows over `width` columns.
+    pub fn new(width: usize) -> RowTree {
+        RowTree { width, rows: 0, subtrees: Vec::new() }
+    }
+
+    /// Appends a row, the terms `dy[j] * (x[j] * rstd)`. Both slices hold `width` elements.
+    pub fn push<Y: Element, X: Element>(&mut self, dy: &[Y], x: &[X], rstd: f32) {
+        assert_eq!(dy.len(), self.width, "length of dy");
+        assert_eq!(x.len(), self.width, "length of x");
+        if self.rows.is_multiple_of(LEAF_ROWS) {
+            self.subtrees.resize(self.subtrees.len() + self.width, 0.0);
+        }
+        let leaf = self.subtrees.len() - self.width;
+        let leaf = &mut self.subtrees[leaf..];
+        with_fma(
+            #[inline(always)]
+            || {
+                for ((sum, dy), x) in leaf.iter_mut().zip(dy).zip(x) {
+                    *sum = dy.to_f32().mul_add(rms::xhat(*x, rstd), *sum);
+                }
+            },
+        );
+        self.rows += 1;
+        if self.rows.is_multiple_of(LEAF_ROWS) {
+            // As many joins as bits that carry in the count of whole leaves.
+            (0..(self.rows / LEAF_ROWS).trailing_zeros()).for_each(|_| self.join());
+        }
+    }
+
+    /// Writes to `dw`, of `width` elements, the tree's root over the rows so far, +0 if there are none.
+    pub fn finish(mut self, dw: &mut [f32]) {
+        assert_eq!(dw.len(), self.width, "length of dw");
+        self.subtrees.resize(self.subtrees.len().max(self.width), 0.0);
+        while self.subtrees.len() > self.width {
+            self.join();
+        }
+        dw.iter_mut().zip(self.subtrees).for_each(|(dw, sum)| *dw = sum + 0.0);
+    }
+
+    /// Adds the last subtree to the one before it.
+    fn join(&mut self) {
+        let middle = self.subtrees.len() - self.width;
+        let (left, right) = self.subtrees.split_at_mut(middle);
+        add(&mut left[middle - self.width..], right);
+        self.subtrees.truncate(middle);
+    }
+}
+
 /// The rest of the row tree above the `dw` of shards, for every column: see [`plain::combine`](super::plain::combine).
 ///
 /// `shards` is `[shards, width]` row-major in row order; each shard is a multiple of `LEAF_ROWS` rows and, the last
