@@ -147,6 +147,16 @@ fn the_steps_of_dx_round_as_specified() {
 }
 
 #[test]
+fn weight_gradients_accumulate_in_f32_and_round_once() {
+    assert_same(1.0 + f32::EPSILON, rms::accumulate(None, 1.0 + f32::EPSILON), "FP32 is stored as it is");
+    assert_same(3.5, rms::accumulate(Some(1.5f32), 2.0), "FP32 sum");
+    assert_eq!(rms::accumulate(None::<bf16>, 1.0 + 1.0 / 512.0).to_f32(), 1.0);
+    // 256 + 1.002 rounds up; the root rounded first is 1, and 257 rounds to even.
+    assert_eq!(rms::accumulate(Some(bf16::from_f32(256.0)), 1.002).to_f32(), 258.0);
+    assert_eq!(rms::accumulate(Some(f16::MAX), 16.0), f16::INFINITY);
+}
+
+#[test]
 fn row_trees_are_plain() {
     // 1000 and 4097 rows are split among threads; the widths are one column, a vector's tail, more than one task.
     for rows in (0..=70).chain([127, 128, 129, 1000, 4097]) {

@@ -46,6 +46,13 @@ pub fn dx<X: Element>(g: f32, xhat: f32, c: f32, rstd: f32, dh: Option<X>) -> X 
     X::from_f32(dh.map_or(dx, |dh| dx + dh.to_f32()))
 }
 
+/// The weight gradient as it is stored: the root of a row tree, added to what was there before if `old` is given.
+/// `round(root)` or `round(old + root)`, the addition in `f32`.
+#[inline(always)]
+pub fn accumulate<E: Element>(old: Option<E>, root: f32) -> E {
+    E::from_f32(old.map_or(root, |old| old.to_f32() + root))
+}
+
 /// What is added to every weight: 1 for weights stored as the distance from one, otherwise -0, since `w + (-0)` is `w`
 /// for every `w` (`-0 + (+0)` would be `+0`).
 #[inline(always)]
