@@ -42,14 +42,18 @@ pub struct Kernel {
     pub weight: Option<Dtype>,
     /// Threads that share a row, a power of two.
     pub group: u32,
-    /// Rows that a CTA works on at a time.
+    /// Rows that a CTA works on at a time, each by a group of its own.
     pub rows: u32,
+    /// Rows that a group takes in between two barriers; 0 for a schedule without this choice.
+    pub step: u32,
     /// CTAs per SM that the compiler must leave registers for; 0 leaves it free.
     pub min_ctas: u32,
     /// Oldest architecture that has the instructions it uses.
     pub since: Arch,
     /// Whether every tensor must allow loads of 16 bytes; otherwise any alignment and stride is served.
     pub vectors: bool,
+    /// Whether its CTAs wait for each other, so that all must run at once: the launch sees to it, with as many CTAs as fit.
+    pub cooperative: bool,
 }
 
 impl Kernel {
@@ -61,11 +65,6 @@ impl Kernel {
     /// Whether `arch` can run the kernel.
     pub const fn runs_on(&self, arch: Arch) -> bool {
         arch as u8 >= self.since as u8
-    }
-
-    /// CTAs to launch for `rows` rows.
-    pub const fn grid(&self, rows: u32) -> u32 {
-        rows.div_ceil(self.rows)
     }
 
     /// Path of the schedule's source below `cuda/`.

@@ -1,6 +1,6 @@
 //! What an operator must say so that a [`Plan`](crate::Plan) can run it.
 
-use crate::{Arch, DeviceInfo, Image, Kernel, Program, Result, Route, RouteTable};
+use crate::{Arch, DeviceInfo, Image, Kernel, Program, Result, Route, RouteTable, Workspace};
 
 /// What routing needs to know of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,10 +42,32 @@ pub unsafe trait Op: Send + Sync + 'static {
     fn kernels(spec: &Self::Spec, program: &'static Program) -> &'static [Kernel];
     /// Every program that can serve a specification on an architecture, chosen by routes or not.
     fn programs(spec: &Self::Spec, arch: Arch) -> Vec<&'static Program>;
-    /// Dynamic shared memory of a kernel for a specification, in bytes.
-    fn shared_bytes(spec: &Self::Spec, kernel: &Kernel) -> u32;
-    /// Tells the kernels what the route decided beside the program. Without a route (a forced program) it is not called.
-    fn follow(params: &mut Self::Params, route: &Route, device: &DeviceInfo);
+    /// Dynamic shared memory that a kernel may need for a specification, and what it needs for a call, in bytes.
+    fn shared_bytes(spec: &Self::Spec, kernel: &Kernel, params: Option<&Self::Params>) -> u32;
+    /// CTAs that a call has work for. A cooperative kernel gets fewer if fewer fit the device at once.
+    fn grid(kernel: &Kernel, params: &Self::Params) -> u32;
+    /// Tells the kernels what the program and the device decide, and the route if there is one: a forced program has none.
+    fn follow(
+        spec: &Self::Spec,
+        params: &mut Self::Params,
+        program: &Program,
+        route: Option<&Route>,
+        device: &DeviceInfo,
+    );
+    /// Whether a call has nothing to write.
+    fn is_idle(_spec: &Self::Spec, shape: Shape) -> bool {
+        shape.rows == 0
+    }
+    /// Bytes of workspace that a program needs for so many rows; 0 if it needs none.
+    fn workspace_bytes(_spec: &Self::Spec, _program: &Program, _rows: u32, _device: &DeviceInfo) -> u64 {
+        0
+    }
+    /// The workspace among the arguments.
+    fn workspace<'b>(_args: &'b mut Self::Args<'_>) -> Option<&'b mut Workspace> {
+        None
+    }
+    /// Tells the kernels where the workspace is.
+    fn lend(_params: &mut Self::Params, _address: u64) {}
     /// The image for an architecture.
     fn image(arch: Arch) -> Image;
     /// Runs the call on the host.

@@ -18,7 +18,7 @@ pub struct Plan<O: Op> {
 /// A program of this plan, ready to launch.
 struct Launch {
     program: &'static Program,
-    kernels: Vec<(&'static crate::Kernel, Function, u32)>,
+    kernels: Vec<(&'static crate::Kernel, Function)>,
 }
 
 impl<O: Op> Plan<O> {
@@ -78,7 +78,7 @@ impl<O: Op> Plan<O> {
             });
         }
         let (shape, _) = O::check(&self.spec, Place::Host, &args)?;
-        if shape.rows > 0 {
+        if !O::is_idle(&self.spec, shape) {
             #[allow(unsafe_code)] // the one call of a function that trusts `check`
             // SAFETY: `check` has accepted these arguments for the host.
             unsafe {
@@ -88,9 +88,25 @@ impl<O: Op> Plan<O> {
         Ok(())
     }
 
+    /// Bytes of the workspace that serves every call of up to `rows` rows; 0 if none is needed.
+    pub fn workspace_bytes(&self, rows: u32) -> u64 {
+        let Some(device) = &self.device else { return 0 };
+        let info = device.info();
+        let needed = |program| O::workspace_bytes(&self.spec, program, rows, info);
+        if let Some(program) = self.forced {
+            return needed(program);
+        }
+        let tables = [true, false].map(|vectors| O::routes(&self.spec, info.arch, vectors));
+        let routes = tables.iter().flat_map(|table| {
+            let last = table.route(info, rows);
+            table.routes().iter().filter(|route| route.rows_per_sm <= last.rows_per_sm)
+        });
+        routes.map(|route| needed(route.program)).max().unwrap_or(0)
+    }
+
     /// Queues the operator on `stream`, in order with the stream's other work, and returns without waiting for it. No
     /// memory is allocated, set or copied by a call.
-    pub fn run(&self, stream: &Stream, args: O::Args<'_>) -> Result<()> {
+    pub fn run(&self, stream: &Stream, mut args: O::Args<'_>) -> Result<()> {
         let Some(device) = &self.device else {
             return Err(Error::Place { argument: "stream", expected: Place::Host, actual: stream.place() });
         };
@@ -98,17 +114,28 @@ impl<O: Op> Plan<O> {
             return Err(Error::Place { argument: "stream", expected: self.place(), actual: stream.place() });
         }
         let (shape, mut params) = O::check(&self.spec, self.place(), &args)?;
-        if shape.rows == 0 {
+        if O::is_idle(&self.spec, shape) {
             return Ok(());
         }
         let program = self.program(device, shape, &mut params)?;
+        let needed = O::workspace_bytes(&self.spec, program, shape.rows, device.info());
+        if needed > 0 {
+            let workspace = O::workspace(&mut args);
+            let workspace = workspace.ok_or(Error::Missing { argument: "workspace", because: "the program needs one" })?;
+            O::lend(&mut params, workspace.lend(stream, needed)?);
+        }
         let launches = self.launches(device, Some(stream))?;
         let launch = launches.iter().find(|launch| std::ptr::eq(launch.program, program));
         let launch = launch.expect("launches() readies every program of the plan");
         let current = device.make_current()?;
-        for (kernel, function, shared) in &launch.kernels {
-            let grid = kernel.grid(shape.rows);
-            driver::launch(&current, stream.handle(), *function, grid, kernel.threads(), *shared, &params)?;
+        for (kernel, function) in &launch.kernels {
+            let (threads, shared) = (kernel.threads(), O::shared_bytes(&self.spec, kernel, Some(&params)));
+            let mut grid = O::grid(kernel, &params);
+            if kernel.cooperative {
+                grid = grid.min(driver::ctas_per_sm(&current, *function, threads, shared)? * device.info().sms);
+            }
+            let size = driver::Size { grid, threads, shared };
+            driver::launch(&current, stream.handle(), *function, size, kernel.cooperative, &params)?;
         }
         Ok(())
     }
@@ -118,9 +145,10 @@ impl<O: Op> Plan<O> {
         let Some(program) = self.forced else {
             let table = O::routes(&self.spec, device.info().arch, shape.vectors);
             let route = table.route(device.info(), shape.rows);
-            O::follow(params, route, device.info());
+            O::follow(&self.spec, params, route.program, Some(route), device.info());
             return Ok(route.program);
         };
+        O::follow(&self.spec, params, program, None, device.info());
         if !shape.vectors && O::kernels(&self.spec, program).iter().any(|kernel| kernel.vectors) {
             let detail = "needs 16-byte aligned rows with at most two levels of row strides".into();
             return Err(Error::Program { name: program.to_string(), detail });
@@ -144,8 +172,8 @@ impl<O: Op> Plan<O> {
         for program in O::programs(&self.spec, info.arch) {
             let mut kernels = Vec::new();
             for kernel in O::kernels(&self.spec, program) {
-                let shared = O::shared_bytes(&self.spec, kernel);
-                kernels.push((kernel, image.function(&kernel.to_string(), shared)?, shared));
+                let shared = O::shared_bytes(&self.spec, kernel, None);
+                kernels.push((kernel, image.function(&kernel.to_string(), shared)?));
             }
             launches.push(Launch { program, kernels });
         }

@@ -59,6 +59,14 @@ impl Workspace {
         stream.fill(address, 0, Self::HEADER)
     }
 
+    /// First byte, and one past the last.
+    pub fn range(&self) -> (u64, u64) {
+        match &self.memory {
+            Memory::Owned(buffer) => (buffer.address(), buffer.address() + buffer.bytes()),
+            Memory::Borrowed { address, bytes } => (*address, *address + *bytes),
+        }
+    }
+
     /// The address, for a call on `stream` that needs `needed` bytes.
     pub fn lend(&mut self, stream: &Stream, needed: u64) -> Result<u64> {
         if (stream.raw(), stream.place()) != (self.stream.raw(), self.stream.place()) {
@@ -68,10 +76,8 @@ impl Workspace {
                 actual: format!("stream {:?} of {}", self.stream.raw(), self.stream.place()),
             });
         }
-        let (address, held) = match &self.memory {
-            Memory::Owned(buffer) => (buffer.address(), buffer.bytes()),
-            Memory::Borrowed { address, bytes } => (*address, *bytes),
-        };
+        let (address, end) = self.range();
+        let held = end - address;
         if held < needed {
             return Err(Error::WorkspaceShort { needed, held });
         }

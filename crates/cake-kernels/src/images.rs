@@ -38,7 +38,7 @@ pub fn image(op: &'static str, arch: Arch) -> Image {
 pub fn kernels(op: &str) -> Vec<&'static Kernel> {
     match op {
         "probe" => probe::KERNELS.to_vec(),
-        "rmsnorm" => rmsnorm::FORWARD.iter().flat_map(|forms| forms.kernels()).collect(),
+        "rmsnorm" => rmsnorm::FORWARD.iter().chain(rmsnorm::BACKWARD).flat_map(|forms| forms.kernels()).collect(),
         _ => unknown(op),
     }
 }

@@ -20,14 +20,14 @@ pub struct ForwardParams {
 }
 
 /// Does nothing.
-pub static EMPTY: Kernel = probe("empty", 32);
+pub static EMPTY: Kernel = probe("empty", 32, false);
 /// Passes the grid barrier twice a round and checks what the other CTAs wrote; needs a cooperative launch.
-pub static BARRIER: Kernel = probe("barrier", 128);
+pub static BARRIER: Kernel = probe("barrier", 128, true);
 
 /// Every probe.
 pub static KERNELS: &[&Kernel] = &[&EMPTY, &BARRIER];
 
-const fn probe(schedule: &'static str, threads: u32) -> Kernel {
+const fn probe(schedule: &'static str, threads: u32, cooperative: bool) -> Kernel {
     Kernel {
         op: OP,
         pass: Pass::Forward,
@@ -38,8 +38,10 @@ const fn probe(schedule: &'static str, threads: u32) -> Kernel {
         weight: None,
         group: threads,
         rows: 1,
+        step: 0,
         min_ctas: 0,
         since: Arch::Sm80,
         vectors: false,
+        cooperative,
     }
 }

@@ -78,6 +78,84 @@ pub struct ForwardParams {
 
 const _: () = assert!(size_of::<ForwardParams>() == 392, "the mirror in cuda/rmsnorm/args.cuh has this size");
 
+/// Tensors of the backward: their bits in [`BackwardParams::vectors`] and indices in its arrays.
+pub mod backward {
+    /// Input of the forward pass.
+    pub const X: usize = 0;
+    /// Gradient of its output.
+    pub const DY: usize = 1;
+    /// Output: gradient of `x`.
+    pub const DX: usize = 2;
+    /// Gradient of `h`.
+    pub const DH: usize = 3;
+    /// One FP32 for each row.
+    pub const RSTD: usize = 4;
+    /// Tensors with rows.
+    pub const ROW_TENSORS: usize = 5;
+    /// Weight.
+    pub const WEIGHT: usize = 5;
+    /// Output: gradient of the weight.
+    pub const DW: usize = 6;
+    /// All tensors.
+    pub const TENSORS: usize = 7;
+}
+
+/// Parameters of every backward kernel, mirrored by `cuda/rmsnorm/args.cuh`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct BackwardParams {
+    /// Input rows of the forward pass.
+    pub x: RowTensor,
+    /// Gradient of `y`.
+    pub dy: RowTensor,
+    /// One FP32 for each row; absent to compute it again.
+    pub rstd: RowTensor,
+    /// Output rows; absent if only `dw` is wanted.
+    pub dx: RowTensor,
+    /// Added to `dx`: the gradient of `h`.
+    pub dh: RowTensor,
+    /// Address of the weight; 0 when it is absent.
+    pub weight: u64,
+    /// Output: address of the gradient of the weight; 0 if only `dx` is wanted.
+    pub dw: u64,
+    /// Address of the workspace: barrier word, partial sums.
+    pub workspace: u64,
+    /// Rows.
+    pub rows: u32,
+    /// Levels of row indices in use, 1 to 6.
+    pub levels: u32,
+    /// Added to the mean of squares where `rstd` is absent.
+    pub eps: f32,
+    /// Added to each weight: 1 for an offset weight, else -0.
+    pub offset: f32,
+    /// Columns.
+    pub width: u32,
+    /// Rows between the one in hand and the one to fetch into L2; 0 for none.
+    pub ahead: u32,
+    /// Rows of a chunk: 8 for each group of a CTA, times a power of two.
+    pub chunk: u32,
+    /// Chunks of all rows.
+    pub chunks: u32,
+    /// Units of columns for a CTA of the `split` schedule that takes columns.
+    pub columns: u32,
+    /// Levels of the row tree that wait in shared memory; the others wait in the workspace.
+    pub shared_levels: u32,
+    /// Whether `dw` is FP32, else BF16.
+    pub dw_fp32: u32,
+    /// Whether to add to what `dw` holds.
+    pub accumulate: u32,
+    /// Sizes of the levels.
+    pub sizes: [u32; MAX_LEVELS],
+    /// Strides of levels 2 and up.
+    pub more: [[u64; backward::ROW_TENSORS]; MAX_LEVELS - 2],
+    /// Strides between columns.
+    pub column: [u64; backward::TENSORS],
+    /// Bit t: tensor t allows 16-byte accesses to each unit of 8 elements.
+    pub vectors: u32,
+}
+
+const _: () = assert!(size_of::<BackwardParams>() == 440, "the mirror in cuda/rmsnorm/args.cuh has this size");
+
 /// Geometry of one row of the list.
 struct Geometry {
     width: Option<u32>,
@@ -85,18 +163,19 @@ struct Geometry {
     knob: &'static str,
     group: u32,
     rows: u32,
+    step: u32,
     min_ctas: u32,
 }
 
 /// One compiled kernel of a geometry.
-const fn forward(geometry: Geometry, fusion: Fusion, weight: Option<Dtype>) -> Kernel {
-    let Geometry { width, schedule, knob, group, rows, min_ctas } = geometry;
-    // Residuals and FP32 weights take more registers: the limit that suits the plain BF16 form would make them spill.
-    let tight = matches!((fusion, weight), (Fusion::Plain, Some(Dtype::Bf16)));
+const fn kernel(pass: Pass, geometry: Geometry, fusion: Fusion, weight: Option<Dtype>) -> Kernel {
+    let Geometry { width, schedule, knob, group, rows, step, min_ctas } = geometry;
+    // In the forward residuals and FP32 weights take more registers: what suits the plain BF16 form would make them spill.
+    let tight = matches!((pass, fusion, weight), (Pass::Backward, ..) | (_, Fusion::Plain, Some(Dtype::Bf16)));
     let min_ctas = if tight { min_ctas } else { 0 };
     Kernel {
         op: OP,
-        pass: Pass::Forward,
+        pass,
         fusion,
         width,
         schedule,
@@ -104,47 +183,62 @@ const fn forward(geometry: Geometry, fusion: Fusion, weight: Option<Dtype>) -> K
         weight,
         group,
         rows,
+        step,
         min_ctas,
         since: Arch::Sm80,
         vectors: width.is_some(),
+        cooperative: matches!(pass, Pass::Backward) && !matches!(schedule.as_bytes(), b"split"),
     }
 }
 
 /// Rows of a fixed width: `group` threads for each of `rows` rows of a CTA, registers for `min_ctas` CTAs on an SM.
 const fn row(width: u32, knob: &'static str, group: u32, rows: u32, min_ctas: u32) -> Geometry {
-    Geometry { width: Some(width), schedule: "row", knob, group, rows, min_ctas }
+    Geometry { width: Some(width), schedule: "row", knob, group, rows, step: 0, min_ctas }
 }
 
 /// Rows of any width and layout.
 const fn scan(knob: &'static str, group: u32, rows: u32) -> Geometry {
-    Geometry { width: None, schedule: "scan", knob, group, rows, min_ctas: 0 }
+    Geometry { width: None, schedule: "scan", knob, group, rows, step: 0, min_ctas: 0 }
+}
+
+/// Backward of rows of a fixed width, for few rows or for dx alone.
+const fn split(width: u32, group: u32, rows: u32, min_ctas: u32) -> Geometry {
+    Geometry { width: Some(width), schedule: "split", knob: "", group, rows, step: 0, min_ctas }
+}
+
+/// Backward of rows of a fixed width, for many rows; `step` rows of a group at a time.
+const fn walk(width: u32, group: u32, rows: u32, step: u32, min_ctas: u32) -> Geometry {
+    Geometry { width: Some(width), schedule: "walk", knob: "", group, rows, step, min_ctas }
 }
 
 macro_rules! forms {
-    ($geometry:expr, $fusion:expr) => {
+    ($pass:expr, $geometry:expr, $fusion:expr) => {
         Program {
-            bf16: &[forward($geometry, $fusion, Some(Dtype::Bf16))],
-            f32: &[forward($geometry, $fusion, Some(Dtype::F32))],
-            none: &[forward($geometry, $fusion, None)],
+            bf16: &[kernel($pass, $geometry, $fusion, Some(Dtype::Bf16))],
+            f32: &[kernel($pass, $geometry, $fusion, Some(Dtype::F32))],
+            none: &[kernel($pass, $geometry, $fusion, None)],
         }
     };
 }
 
-macro_rules! forward {
-    ($($name:ident = $geometry:expr;)*) => {
+macro_rules! programs {
+    ($(#[$attribute:meta])* $all:ident, $pass:expr; $($name:ident = $geometry:expr;)*) => {
         $(
             #[allow(missing_docs)] // the name is the sentence
             pub static $name: Forms = Forms {
-                plain: forms!($geometry, Fusion::Plain),
-                residual: forms!($geometry, Fusion::Residual),
+                plain: forms!($pass, $geometry, Fusion::Plain),
+                residual: forms!($pass, $geometry, Fusion::Residual),
             };
         )*
-        /// Every forward program.
-        pub static FORWARD: &[&Forms] = &[$(&$name),*];
+        $(#[$attribute])*
+        pub static $all: &[&Forms] = &[$(&$name),*];
     };
 }
 
-forward! {
+programs! {
+    /// Every forward program.
+    FORWARD, Pass::Forward;
+
     // Any width, any alignment: a CTA, or a warp, for each row.
     ANY_SCAN = scan("", 256, 1);
     ANY_SCAN_WARP = scan("warp", 32, 8);
@@ -171,6 +265,49 @@ forward! {
     H12288_ROW = row(12288, "", 512, 1, 2);
     H16384_ROW = row(16384, "", 512, 1, 0);
     H16384_ROW_T1024 = row(16384, "t1024", 1024, 1, 1);
+}
+
+programs! {
+    /// Every backward program.
+    BACKWARD, Pass::Backward;
+
+    // Any width, any alignment: a CTA, or a warp, for each row.
+    ANY_BWD_SCAN = scan("", 256, 1);
+    ANY_BWD_SCAN_WARP = scan("warp", 32, 8);
+
+    H128_SPLIT = split(128, 8, 32, 0);
+    H128_WALK = walk(128, 8, 32, 2, 2);
+    H256_SPLIT = split(256, 16, 16, 0);
+    H256_WALK = walk(256, 16, 16, 2, 2);
+    H512_SPLIT = split(512, 32, 8, 0);
+    H512_WALK = walk(512, 32, 8, 2, 2);
+    H1024_SPLIT = split(1024, 64, 4, 0);
+    H1024_WALK = walk(1024, 128, 1, 1, 4);
+    H1536_SPLIT = split(1536, 64, 4, 0);
+    H1536_WALK = walk(1536, 128, 1, 1, 4);
+    H2048_SPLIT = split(2048, 64, 4, 0);
+    H2048_WALK = walk(2048, 128, 1, 1, 4);
+    H2560_SPLIT = split(2560, 128, 2, 0);
+    H2560_WALK = walk(2560, 128, 1, 1, 3);
+    H2880_SPLIT = split(2880, 128, 2, 0);
+    H2880_WALK = walk(2880, 128, 1, 1, 3);
+    H3072_SPLIT = split(3072, 128, 2, 0);
+    H3072_WALK = walk(3072, 128, 1, 1, 3);
+    H3584_SPLIT = split(3584, 256, 1, 0);
+    H3584_WALK = walk(3584, 256, 1, 1, 2);
+    H4096_SPLIT = split(4096, 256, 1, 0);
+    H4096_WALK = walk(4096, 256, 1, 1, 2);
+    H5120_SPLIT = split(5120, 256, 1, 0);
+    H5120_WALK = walk(5120, 256, 1, 1, 2);
+    H6144_SPLIT = split(6144, 256, 1, 0);
+    H6144_WALK = walk(6144, 256, 1, 1, 2);
+    H7168_SPLIT = split(7168, 256, 1, 0);
+    H7168_WALK = walk(7168, 512, 1, 1, 1);
+    H8192_SPLIT = split(8192, 256, 1, 0);
+    H8192_WALK = walk(8192, 512, 1, 1, 1);
+    H12288_SPLIT = split(12288, 512, 1, 0);
+    H12288_WALK = walk(12288, 512, 1, 1, 1);
+    H16384_SPLIT = split(16384, 512, 1, 0);
 }
 
 /// Widths that have kernels of their own, in the order of the list.
@@ -200,10 +337,10 @@ const fn forward_widths() -> ([u32; FORWARD.len()], usize) {
     (widths, count)
 }
 
-/// Dynamic shared memory of a forward kernel for rows of `width` elements, in bytes: the `scan` schedule keeps one FP32
-/// for each thread and level of its fold above the batches of 8 units.
-pub fn forward_shared_bytes(kernel: &Kernel, width: u32) -> u32 {
+/// Dynamic shared memory of the `scan` schedules for rows of `width` elements, in bytes: one FP32 for each thread and
+/// level of the fold above the batches of 8 units.
+pub fn scan_shared_bytes(kernel: &Kernel, width: u32) -> u32 {
     let units = width.div_ceil(8);
     let batches = units.div_ceil(8 * kernel.group).next_power_of_two();
-    if kernel.schedule == "scan" { batches.ilog2() * kernel.threads() * 4 } else { 0 }
+    batches.ilog2() * kernel.threads() * 4
 }

@@ -178,7 +178,8 @@ impl Module {
         check("cuModuleGetFunction", unsafe { sys::cuModuleGetFunction(&mut function, self.0, name.as_ptr()) })?;
         // SAFETY: (b). Loads the function now, so that a launch inside a graph capture never has to.
         check("cuFuncLoad", unsafe { sys::cuFuncLoad(function) })?;
-        if shared > 48 << 10 {
+        if shared > 0 {
+            // What a launch may have beyond 48 KiB, the kernel's static shared memory included.
             let attribute = A::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             // SAFETY: (b).
             check("cuFuncSetAttribute", unsafe { sys::cuFuncSetAttribute(function, attribute, shared as i32) })?;
@@ -187,35 +188,49 @@ impl Module {
     }
 }
 
-/// Launches a kernel that takes one parameter, `params`, by value.
+/// Size of a launch: CTAs, threads of each, bytes of dynamic shared memory of each.
+#[derive(Clone, Copy)]
+pub(crate) struct Size {
+    pub(crate) grid: u32,
+    pub(crate) threads: u32,
+    pub(crate) shared: u32,
+}
+
+/// Launches a kernel that takes one parameter, `params`, by value; with `together` all its CTAs run at once or none does.
 pub(crate) fn launch<P: Copy>(
     _: &Current,
     stream: StreamHandle,
     function: Function,
-    grid: u32,
-    threads: u32,
-    shared: u32,
+    size: Size,
+    together: bool,
     params: &P,
 ) -> Result<()> {
     let mut pointers = [ptr::from_ref(params).cast_mut().cast::<c_void>()];
+    let (pointers, Size { grid, threads, shared }) = (pointers.as_mut_ptr(), size);
     // SAFETY: (b); the driver copies the parameter, whose size it knows from the kernel, before it returns. That the
     // addresses inside are good is what the views of a checked call stand for, see docs/safety.md.
+    unsafe {
+        if together {
+            let result = sys::cuLaunchCooperativeKernel(
+                function.0, grid, 1, 1, threads, 1, 1, shared, stream.0, pointers,
+            );
+            return check("cuLaunchCooperativeKernel", result);
+        }
+        let none = ptr::null_mut();
+        let result = sys::cuLaunchKernel(function.0, grid, 1, 1, threads, 1, 1, shared, stream.0, pointers, none);
+        check("cuLaunchKernel", result)
+    }
+}
+
+/// CTAs of a kernel that fit on an SM at once.
+pub(crate) fn ctas_per_sm(_: &Current, function: Function, threads: u32, shared: u32) -> Result<u32> {
+    let mut ctas = 0;
+    // SAFETY: (a), (b).
     let result = unsafe {
-        sys::cuLaunchKernel(
-            function.0,
-            grid,
-            1,
-            1,
-            threads,
-            1,
-            1,
-            shared,
-            stream.0,
-            pointers.as_mut_ptr(),
-            ptr::null_mut(),
-        )
+        sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut ctas, function.0, threads as i32, shared as usize)
     };
-    check("cuLaunchKernel", result)
+    check("cuOccupancyMaxActiveBlocksPerMultiprocessor", result)?;
+    Ok(ctas as u32)
 }
 
 /// A stream handle; null is the legacy default stream.

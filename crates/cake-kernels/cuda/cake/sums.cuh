@@ -20,6 +20,19 @@ __device__ __forceinline__ float unit_squares(const Unit& u) {
     return __fadd_rn(chain[0], chain[1]);
 }
 
+// Sum of the products of two units, given as floats.
+__device__ __forceinline__ float unit_products(const float (&a)[8], const float (&b)[8]) {
+    float chain[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const int e = 4 * half;
+        chain[half] = __fmul_rn(a[e], b[e]);
+#pragma unroll
+        for (int i = 1; i < 4; ++i) chain[half] = __fmaf_rn(a[e + i], b[e + i], chain[half]);
+    }
+    return __fadd_rn(chain[0], chain[1]);
+}
+
 // Folds the Count sums of a thread into one.
 template <u32 Count, u32 Half = next_power_of_two(Count) / 2>
 __device__ __forceinline__ float fold_registers(float (&sums)[Count]) {
@@ -48,28 +61,43 @@ struct FoldScratch {
     float whole[Rows];
 };
 
-// Folds one value per thread across a group; every thread gets the result. All threads of the CTA must call it, once.
-template <u32 Group, u32 Rows>
-__device__ __forceinline__ float fold_group(float value, FoldScratch<Group, Rows>& scratch) {
-    if constexpr (Group <= 32) return fold_lanes<Group>(value);
+// Folds Count values per thread across a group, each with its own scratch; every thread gets the results. All threads of
+// the CTA must call it, and not again with the same scratch before a barrier that follows another call.
+template <u32 Group, u32 Rows, u32 Count>
+__device__ __forceinline__ void fold_groups(float (&values)[Count], FoldScratch<Group, Rows> (&scratch)[Count]) {
+    if constexpr (Group <= 32) {
+#pragma unroll
+        for (u32 i = 0; i < Count; ++i) values[i] = fold_lanes<Group>(values[i]);
+        return;
+    }
     constexpr u32 Warps = ceil_div(Group, 32);
     // Every warp can read all the others' values and fold them itself; of 8 warps and more one does it for the rest.
     constexpr bool one_warp = Warps >= 8;
-    const u32 row = threadIdx.x / Group;
-    scratch.value[threadIdx.x] = value;
+    const u32 row = threadIdx.x / Group, warp = threadIdx.x % Group / 32;
+#pragma unroll
+    for (u32 i = 0; i < Count; ++i) scratch[i].value[threadIdx.x] = values[i];
     __syncthreads();
-    if (!one_warp || threadIdx.x % Group < 32) {
+#pragma unroll
+    for (u32 i = 0; i < Count; ++i) {
+        if (one_warp && warp != i) continue;
         float across[Warps];
 #pragma unroll
-        for (u32 w = 0; w < Warps; ++w) across[w] = scratch.value[row * Group + w * 32 + threadIdx.x % 32];
-        value = fold_lanes<32>(fold_registers(across));
+        for (u32 w = 0; w < Warps; ++w) across[w] = scratch[i].value[row * Group + w * 32 + threadIdx.x % 32];
+        values[i] = fold_lanes<32>(fold_registers(across));
+        if (one_warp && threadIdx.x % 32 == 0) scratch[i].whole[row] = values[i];
     }
     if constexpr (one_warp) {
-        if (threadIdx.x % Group == 0) scratch.whole[row] = value;
         __syncthreads();
-        value = scratch.whole[row];
+#pragma unroll
+        for (u32 i = 0; i < Count; ++i) values[i] = scratch[i].whole[row];
     }
-    return value;
+}
+
+template <u32 Group, u32 Rows>
+__device__ __forceinline__ float fold_group(float value, FoldScratch<Group, Rows> (&scratch)[1]) {
+    float values[1] = {value};
+    fold_groups(values, scratch);
+    return values[0];
 }
 
 }  // namespace cake

@@ -20,8 +20,17 @@ __device__ __forceinline__ float low_float(u32 pair) { return __uint_as_float(pa
 __device__ __forceinline__ float high_float(u32 pair) { return __uint_as_float(pair & 0xffff0000u); }
 
 // A unit: 8 consecutive BF16 elements, 16 bytes.
-struct Unit {
+struct alignas(16) Unit {
     u32 pair[4];
+};
+
+__device__ __forceinline__ float element(const Unit& u, int e) {
+    return e % 2 == 0 ? low_float(u.pair[e / 2]) : high_float(u.pair[e / 2]);
+}
+
+// Four consecutive floats.
+struct alignas(16) Quad {
+    float of[4];
 };
 
 constexpr u32 ceil_div(u32 a, u32 b) { return (a + b - 1) / b; }

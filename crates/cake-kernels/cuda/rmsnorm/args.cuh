@@ -1,4 +1,4 @@
-// Parameters and scalar steps of RMSNorm; mirrors `ForwardParams` of cake-kernels/src/rmsnorm.rs.
+// Parameters and scalar steps of RMSNorm; mirrors the blocks of cake-kernels/src/rmsnorm.rs.
 #pragma once
 #include "cake/sums.cuh"
 
@@ -34,12 +34,40 @@ struct ForwardParams {
 
 static_assert(sizeof(ForwardParams) == 392, "the mirror in src/rmsnorm.rs has this size");
 
+// Bits of BackwardParams::vectors, and indices of its arrays.
+namespace backward {
+enum { X, DY, DX, DH, RSTD, ROW_TENSORS, WEIGHT = ROW_TENSORS, DW, TENSORS };
+}
+
+// Tensors in the order in which they are needed first.
+struct BackwardParams {
+    RowTensor x, dy, rstd;  // rstd absent: it is computed again from x and eps
+    RowTensor dx, dh;       // dx absent: only dw is wanted
+    char* weight;
+    char* dw;               // null: only dx is wanted
+    char* workspace;
+    u32 rows, levels;
+    float eps, offset;
+    u32 width, ahead;
+    u32 chunk, chunks;      // rows of a chunk, 8 times a power of two for each group of a CTA; chunks of all rows
+    u32 columns;            // units of columns for a CTA that takes columns
+    u32 shared_levels;      // levels of the row tree that wait in shared memory; the others in the workspace
+    u32 dw_fp32, accumulate;
+    u32 sizes[max_levels];
+    i64 more[max_levels - 2][backward::ROW_TENSORS];
+    i64 column[backward::TENSORS];
+    u32 vectors;
+};
+
+static_assert(sizeof(BackwardParams) == 440, "the mirror in src/rmsnorm.rs has this size");
+
 // A row's indices at the two innermost levels; the second is 0 where there is one level.
 struct RowIndex {
     u32 inner, outer;
 };
 
-__device__ __forceinline__ RowIndex row_index(const ForwardParams& p, u32 row) {
+template <class Params>
+__device__ __forceinline__ RowIndex row_index(const Params& p, u32 row) {
     if (p.levels == 1) return {row, 0};
     return {row % p.sizes[0], row / p.sizes[0]};
 }
@@ -49,13 +77,17 @@ __device__ __forceinline__ char* row_of(const RowTensor& tensor, RowIndex row) {
     return tensor.address + Bytes * (row.inner * tensor.pitch + row.outer * tensor.outer);
 }
 
-// rstd = 1 / sqrt(squares / width + eps), each step rounded.
-__device__ __forceinline__ float rstd_of(float squares, u32 width, float eps) {
+// sum / width.
+__device__ __forceinline__ float mean_of(float sum, u32 width) {
     // For a power of two both roundings are of the same exact value.
     const bool power_of_two = (width & (width - 1)) == 0;
     const float h = __uint2float_rn(width);
-    const float mean = power_of_two ? __fmul_rn(squares, 1.0f / h) : __fdiv_rn(squares, h);
-    return __frcp_rn(__fsqrt_rn(__fadd_rn(mean, eps)));
+    return power_of_two ? __fmul_rn(sum, 1.0f / h) : __fdiv_rn(sum, h);
+}
+
+// rstd = 1 / sqrt(squares / width + eps), each step rounded.
+__device__ __forceinline__ float rstd_of(float squares, u32 width, float eps) {
+    return __frcp_rn(__fsqrt_rn(__fadd_rn(mean_of(squares, width), eps)));
 }
 
 // h = bf16(x + residual).
@@ -80,6 +112,7 @@ struct WeightUnit<bf16> {
     __device__ __forceinline__ void set(u32 e, bf16 w) { bits.pair[e / 2] |= u32(w.bits) << (e % 2 * 16); }
     __device__ __forceinline__ float low(int i) const { return low_float(bits.pair[i]); }
     __device__ __forceinline__ float high(int i) const { return high_float(bits.pair[i]); }
+    __device__ __forceinline__ float element(int e) const { return cake::element(bits, e); }
 };
 
 template <>
@@ -92,6 +125,7 @@ struct WeightUnit<float> {
     __device__ __forceinline__ void set(u32 e, float w) { bits[e / 4].pair[e % 4] = __float_as_uint(w); }
     __device__ __forceinline__ float low(int i) const { return __uint_as_float(bits[i / 2].pair[i % 2 * 2]); }
     __device__ __forceinline__ float high(int i) const { return __uint_as_float(bits[i / 2].pair[i % 2 * 2 + 1]); }
+    __device__ __forceinline__ float element(int e) const { return __uint_as_float(bits[e / 4].pair[e % 4]); }
 };
 
 template <>
@@ -99,6 +133,7 @@ struct WeightUnit<none> {
     __device__ __forceinline__ void load(const char*, u32) {}
     __device__ __forceinline__ float low(int) const { return 1.0f; }
     __device__ __forceinline__ float high(int) const { return 1.0f; }
+    __device__ __forceinline__ float element(int) const { return 1.0f; }
 };
 
 // y = bf16((x * rstd) * (w + offset)).

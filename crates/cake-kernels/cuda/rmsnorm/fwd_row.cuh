@@ -27,9 +27,9 @@ __device__ __forceinline__ void fwd_row(const ForwardParams& p) {
     constexpr u32 Units = Width / 8;
     constexpr u32 Slots = ceil_div(Units, Group);
     static_assert(Width % 8 == 0 && (Group & (Group - 1)) == 0);
-    // Below, scratch.whole takes the rstd of several rows; a fold by one warp may still be reading it.
+    // Below, scratch->whole takes the rstd of several rows; a fold by one warp may still be reading it.
     static_assert(Rows == 1 || Group < 256);
-    __shared__ FoldScratch<Group, Rows> scratch;
+    __shared__ FoldScratch<Group, Rows> scratch[1];
 
     const u32 lane = threadIdx.x % Group;
     const u32 group = threadIdx.x / Group;
@@ -87,11 +87,11 @@ __device__ __forceinline__ void fwd_row(const ForwardParams& p) {
     if constexpr (Rows == 1) {
         if (lane == 0) writable(reinterpret_cast<float*>(row_of<4>(p.rstd, index))) = rstd;
     } else {
-        if (lane == 0) scratch.whole[group] = rstd;
+        if (lane == 0) scratch->whole[group] = rstd;
         __syncthreads();
         const u32 own = blockIdx.x * Rows + threadIdx.x;
         if (threadIdx.x < Rows && own < p.rows) {
-            writable(reinterpret_cast<float*>(row_of<4>(p.rstd, row_index(p, own)))) = scratch.whole[threadIdx.x];
+            writable(reinterpret_cast<float*>(row_of<4>(p.rstd, row_index(p, own)))) = scratch->whole[threadIdx.x];
         }
     }
 }

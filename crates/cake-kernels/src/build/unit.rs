@@ -37,7 +37,7 @@ pub(super) fn render(kernels: impl IntoIterator<Item = &'static Kernel>, arch: A
 }
 
 fn wrapper(kernel: &Kernel) -> String {
-    let Kernel { op, pass, schedule, group, rows, .. } = kernel;
+    let Kernel { op, pass, schedule, group, .. } = kernel;
     let bounds = match kernel.min_ctas {
         0 => format!("{}", kernel.threads()),
         ctas => format!("{}, {ctas}", kernel.threads()),
@@ -45,6 +45,10 @@ fn wrapper(kernel: &Kernel) -> String {
     let params = match pass {
         Pass::Forward => "ForwardParams",
         Pass::Backward => "BackwardParams",
+    };
+    let rows = match kernel.step {
+        0 => kernel.rows.to_string(),
+        step => format!("{}, {step}", kernel.rows),
     };
     let width = kernel.width.unwrap_or(0);
     let residual = kernel.fusion == Fusion::Residual;
@@ -75,9 +79,11 @@ mod tests {
         weight: Some(Dtype::F32),
         group: 256,
         rows: 2,
+        step: 4,
         min_ctas: 1,
         since: Arch::Sm90,
         vectors: true,
+        cooperative: true,
     };
     static KERNELS: [Kernel; 2] = [
         RING,
@@ -86,6 +92,7 @@ mod tests {
             fusion: Fusion::Plain,
             width: None,
             weight: Some(Dtype::Bf16),
+            step: 0,
             min_ctas: 0,
             since: Arch::Sm80,
             ..RING
@@ -99,7 +106,7 @@ mod tests {
 
 extern "C" __global__ void __launch_bounds__(512, 1)
 toy_bwd_res_h6144_ring_w32(const __grid_constant__ cake::toy::BackwardParams params) {
-    cake::toy::bwd_ring<6144, 256, 2, true, float>(params);
+    cake::toy::bwd_ring<6144, 256, 2, 4, true, float>(params);
 }
 
 extern "C" __global__ void __launch_bounds__(512)
