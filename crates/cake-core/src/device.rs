@@ -135,7 +135,7 @@ pub(crate) struct LoadedImage {
 
 impl LoadedImage {
     pub(crate) fn function(&self, name: &str, shared: u32) -> Result<Function> {
-        self.module.function(&self.device.make_current()?, name, shared)
+        self.module.function(&self.device.make_current()?, name, shared, self.device.info().shared_per_cta)
     }
 }
 

@@ -9,6 +9,8 @@ pub struct Shape {
     pub rows: u32,
     /// Whether every tensor allows the loads of 16 bytes and the row addressing of tuned programs.
     pub vectors: bool,
+    /// Whether an output takes the place of an input.
+    pub in_place: bool,
 }
 
 /// An operator: checks arguments, names its programs, binds a call to a kernel's parameters.
@@ -36,13 +38,18 @@ pub unsafe trait Op: Send + Sync + 'static {
     fn check_spec(spec: &Self::Spec) -> Result<()>;
     /// Refuses bad arguments; otherwise the shape and the kernel parameters. Looks at addresses, never through them.
     fn check(spec: &Self::Spec, place: crate::Place, args: &Self::Args<'_>) -> Result<(Shape, Self::Params)>;
-    /// The routes for a specification: for tuned layouts (`vectors`) or for any layout.
-    fn routes(spec: &Self::Spec, arch: Arch, vectors: bool) -> &'static RouteTable;
+    /// The routes for a specification and a shape, whatever its number of rows.
+    fn routes(spec: &Self::Spec, arch: Arch, shape: Shape) -> &'static RouteTable;
+    /// Why a program cannot serve a shape, if it cannot; routes name none that cannot.
+    fn obstacle(spec: &Self::Spec, program: &'static Program, shape: Shape) -> Option<&'static str> {
+        let vectors = Self::kernels(spec, program).iter().any(|kernel| kernel.vectors);
+        (vectors && !shape.vectors).then_some("needs 16-byte aligned rows with at most two levels of row strides")
+    }
     /// The kernels of a program that serve a specification.
     fn kernels(spec: &Self::Spec, program: &'static Program) -> &'static [Kernel];
     /// Every program that can serve a specification on an architecture, chosen by routes or not.
     fn programs(spec: &Self::Spec, arch: Arch) -> Vec<&'static Program>;
-    /// Dynamic shared memory that a kernel may need for a specification, and what it needs for a call, in bytes.
+    /// Dynamic shared memory in bytes: what a kernel needs for a call, or without one the most that it has use for.
     fn shared_bytes(spec: &Self::Spec, kernel: &Kernel, params: Option<&Self::Params>) -> u32;
     /// CTAs that a call has work for. A cooperative kernel gets fewer if fewer fit the device at once.
     fn grid(kernel: &Kernel, params: &Self::Params) -> u32;

@@ -96,7 +96,8 @@ impl<O: Op> Plan<O> {
         if let Some(program) = self.forced {
             return needed(program);
         }
-        let tables = [true, false].map(|vectors| O::routes(&self.spec, info.arch, vectors));
+        let shapes = [(true, false), (true, true), (false, false)];
+        let tables = shapes.map(|(vectors, in_place)| O::routes(&self.spec, info.arch, Shape { rows, vectors, in_place }));
         let routes = tables.iter().flat_map(|table| {
             let last = table.route(info, rows);
             table.routes().iter().filter(|route| route.rows_per_sm <= last.rows_per_sm)
@@ -143,15 +144,14 @@ impl<O: Op> Plan<O> {
     /// The program that serves a shape on this plan's device.
     fn program(&self, device: &Device, shape: Shape, params: &mut O::Params) -> Result<&'static Program> {
         let Some(program) = self.forced else {
-            let table = O::routes(&self.spec, device.info().arch, shape.vectors);
+            let table = O::routes(&self.spec, device.info().arch, shape);
             let route = table.route(device.info(), shape.rows);
             O::follow(&self.spec, params, route.program, Some(route), device.info());
             return Ok(route.program);
         };
         O::follow(&self.spec, params, program, None, device.info());
-        if !shape.vectors && O::kernels(&self.spec, program).iter().any(|kernel| kernel.vectors) {
-            let detail = "needs 16-byte aligned rows with at most two levels of row strides".into();
-            return Err(Error::Program { name: program.to_string(), detail });
+        if let Some(obstacle) = O::obstacle(&self.spec, program, shape) {
+            return Err(Error::Program { name: program.to_string(), detail: obstacle.into() });
         }
         Ok(program)
     }
@@ -192,7 +192,8 @@ impl<O: Op> fmt::Display for Plan<O> {
         let info = device.info();
         for (label, vectors) in [("", true), ("; other layouts", false)] {
             write!(f, "{label}:")?;
-            for route in O::routes(&self.spec, info.arch, vectors).routes() {
+            let shape = Shape { rows: 0, vectors, in_place: false };
+            for route in O::routes(&self.spec, info.arch, shape).routes() {
                 let name = O::kernels(&self.spec, route.program)[0].to_string();
                 match route.rows_per_sm {
                     u32::MAX => write!(f, " {name}")?,

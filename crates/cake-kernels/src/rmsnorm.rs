@@ -138,6 +138,8 @@ pub struct BackwardParams {
     pub chunks: u32,
     /// Units of columns for a CTA of the `split` schedule that takes columns.
     pub columns: u32,
+    /// CTAs that share the chunks.
+    pub ctas: u32,
     /// Levels of the row tree that wait in shared memory; the others wait in the workspace.
     pub shared_levels: u32,
     /// Whether `dw` is FP32, else BF16.
@@ -154,7 +156,7 @@ pub struct BackwardParams {
     pub vectors: u32,
 }
 
-const _: () = assert!(size_of::<BackwardParams>() == 440, "the mirror in cuda/rmsnorm/args.cuh has this size");
+const _: () = assert!(size_of::<BackwardParams>() == 448, "the mirror in cuda/rmsnorm/args.cuh has this size");
 
 /// Geometry of one row of the list.
 struct Geometry {
@@ -196,9 +198,9 @@ const fn row(width: u32, knob: &'static str, group: u32, rows: u32, min_ctas: u3
     Geometry { width: Some(width), schedule: "row", knob, group, rows, step: 0, min_ctas }
 }
 
-/// Rows of any width and layout.
-const fn scan(knob: &'static str, group: u32, rows: u32) -> Geometry {
-    Geometry { width: None, schedule: "scan", knob, group, rows, step: 0, min_ctas: 0 }
+/// Rows of any width and layout; in the backward, `min_ctas` CTAs share an SM.
+const fn scan(knob: &'static str, group: u32, rows: u32, min_ctas: u32) -> Geometry {
+    Geometry { width: None, schedule: "scan", knob, group, rows, step: 0, min_ctas }
 }
 
 /// Backward of rows of a fixed width, for few rows or for dx alone.
@@ -240,8 +242,8 @@ programs! {
     FORWARD, Pass::Forward;
 
     // Any width, any alignment: a CTA, or a warp, for each row.
-    ANY_SCAN = scan("", 256, 1);
-    ANY_SCAN_WARP = scan("warp", 32, 8);
+    ANY_SCAN = scan("", 256, 1, 0);
+    ANY_SCAN_WARP = scan("warp", 32, 8, 0);
 
     // The lines of a width stand together. Tuned on an H200: of all geometries with 8 to 1024 threads for a row, those that some route prefers.
     H128_ROW = row(128, "", 8, 16, 8);
@@ -272,8 +274,8 @@ programs! {
     BACKWARD, Pass::Backward;
 
     // Any width, any alignment: a CTA, or a warp, for each row.
-    ANY_BWD_SCAN = scan("", 256, 1);
-    ANY_BWD_SCAN_WARP = scan("warp", 32, 8);
+    ANY_BWD_SCAN = scan("", 256, 1, 2);
+    ANY_BWD_SCAN_WARP = scan("warp", 32, 8, 2);
 
     H128_SPLIT = split(128, 8, 32, 0);
     H128_WALK = walk(128, 8, 32, 2, 2);

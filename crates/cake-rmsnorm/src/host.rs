@@ -8,12 +8,12 @@
 
 use std::ptr;
 
-use cake_core::sums::{fast, rms};
+use cake_core::sums::{LEAF_ROWS, fast, rms};
 use cake_core::{Dtype, Element, RawView};
 use half::bf16;
 use rayon::prelude::*;
 
-use crate::{Forward, Spec};
+use crate::{Backward, BackwardSpec, Forward, Spec};
 
 /// Runs a call with at least one row.
 ///
@@ -26,17 +26,23 @@ pub(crate) unsafe fn forward(spec: &Spec, args: &Forward<'_>) {
     }
 }
 
+/// Runs a call of the backward that has something to write.
+///
+/// # Safety
+/// `check` must have accepted the call for the host.
+pub(crate) unsafe fn backward(spec: &BackwardSpec, args: &Backward<'_>) {
+    match spec.norm.weight {
+        Some(Dtype::F32) => run_backward::<f32>(spec, args),
+        _ => run_backward::<bf16>(spec, args),
+    }
+}
+
 fn run<W: Element>(spec: &Spec, args: &Forward<'_>) {
     let width = spec.width as usize;
-    let weight = args.weight.as_ref().map(|view| {
-        let mut weight = vec![W::from_f32(0.0); width];
-        read(view.raw(), 0, &mut weight);
-        weight
-    });
+    let weight = args.weight.as_ref().map(|view| read_all::<W>(view.raw()));
     let weight = weight.as_deref();
     let offset = rms::offset(spec.offset);
-    let lead = args.x.raw().shape().split_last().map_or(&[][..], |(_, lead)| lead);
-    let rows: u64 = lead.iter().product();
+    let (lead, rows) = lead_of(args.x.raw());
 
     let chunk = (1 << 15_u64).max(width as u64) / width as u64; // rows for a task: some ten microseconds of work
     (0..rows.div_ceil(chunk)).into_par_iter().for_each_init(
@@ -59,6 +65,83 @@ fn run<W: Element>(spec: &Spec, args: &Forward<'_>) {
             }
         },
     );
+}
+
+fn run_backward<W: Element>(spec: &BackwardSpec, args: &Backward<'_>) {
+    let width = spec.norm.width as usize;
+    let weight = args.weight.as_ref().map(|view| read_all::<W>(view.raw()));
+    let weight = weight.as_deref();
+    let offset = rms::offset(spec.norm.offset);
+    let (lead, rows) = lead_of(args.x.raw());
+
+    // Rows for a task: a subtree of the row tree, and few enough tasks that their sums take little memory.
+    let leaves = rows.div_ceil(LEAF_ROWS as u64 * 64).max((1_u64 << 15).div_ceil(LEAF_ROWS as u64 * width as u64));
+    let chunk = LEAF_ROWS as u64 * leaves.next_power_of_two();
+    let mut sums = vec![0.0; if spec.dw.is_some() { rows.div_ceil(chunk) as usize * width } else { 0 }];
+    let task = |[x, dy, dh, dx]: &mut [Vec<bf16>; 4], task: u64, sum: Option<&mut [f32]>| {
+        let mut tree = sum.as_ref().map(|_| fast::RowTree::new(width));
+        for row in task * chunk..rows.min((task + 1) * chunk) {
+            let start = |view: &RawView| row_offset(row, lead, view);
+            read(args.x.raw(), start(args.x.raw()), x);
+            read(args.dy.raw(), start(args.dy.raw()), dy);
+            let rstd = match &args.rstd {
+                Some(view) => {
+                    let mut rstd = [0.0];
+                    read(view.raw(), start(view.raw()), &mut rstd);
+                    rstd[0]
+                }
+                None => rms::rstd(fast::sum_of_squares(x), width, args.eps),
+            };
+            if let Some(tree) = &mut tree {
+                tree.push(dy, x, rstd);
+            }
+            let Some(view) = &args.dx else { continue };
+            let dh = args.dh.as_ref().map(|view| {
+                read(view.raw(), start(view.raw()), dh);
+                &dh[..]
+            });
+            fast::backward_row(dy, x, weight, offset, rstd, dh, dx);
+            write(view.raw(), start(view.raw()), dx);
+        }
+        if let (Some(tree), Some(sum)) = (tree, sum) {
+            tree.finish(sum);
+        }
+    };
+    let buffers = || [(); 4].map(|()| vec![bf16::ZERO; width]);
+    match spec.dw {
+        None => (0..rows.div_ceil(chunk)).into_par_iter().for_each_init(buffers, |rows, at| task(rows, at, None)),
+        Some(dtype) => {
+            let tasks = sums.par_chunks_mut(width).enumerate();
+            tasks.for_each_init(buffers, |rows, (at, sum)| task(rows, at as u64, Some(sum)));
+            let mut root = vec![0.0; width];
+            fast::combine(width, &sums, &mut root);
+            let view = args.dw.as_ref().expect("check() matched dw with the plan").raw();
+            match dtype {
+                Dtype::F32 => write_weight_gradient::<f32>(view, &root, spec.accumulate),
+                _ => write_weight_gradient::<bf16>(view, &root, spec.accumulate),
+            }
+        }
+    }
+}
+
+fn write_weight_gradient<E: Element>(view: &RawView, root: &[f32], accumulate: bool) {
+    let old = accumulate.then(|| read_all::<E>(view));
+    let old = |column: usize| old.as_ref().map(|old| old[column]);
+    let dw: Vec<E> = root.iter().enumerate().map(|(column, sum)| rms::accumulate(old(column), *sum)).collect();
+    write(view, 0, &dw);
+}
+
+/// The leading dimensions of a view with rows, and how many rows they are.
+fn lead_of(view: &RawView) -> (&[u64], u64) {
+    let lead = view.shape().split_last().map_or(&[][..], |(_, lead)| lead);
+    (lead, lead.iter().product())
+}
+
+/// The elements of a view of one dimension.
+fn read_all<E: Element>(view: &RawView) -> Vec<E> {
+    let mut elements = vec![E::from_f32(0.0); view.shape()[0] as usize];
+    read(view, 0, &mut elements);
+    elements
 }
 
 /// Elements from a view's first to the first of a row, the rows counted in row-major order over `lead`.

@@ -75,13 +75,22 @@
 //! capture. A machine without a driver or with a GPU that is not served says so when the [`Device`] is made.
 
 mod args;
+mod backward;
+mod bind;
+mod chunks;
 mod forward;
 mod host;
 pub mod routes;
 
-pub use args::{Forward, Spec};
-pub use cake_core::{Arch, Buffer, Device, DeviceInfo, Dtype, Error, Place, Result, Stream, TensorView, TensorViewMut};
+pub use args::{Backward, BackwardSpec, Forward, Spec};
+pub use backward::RmsNormBackward;
+pub use cake_core::{
+    Arch, Buffer, Device, DeviceInfo, Dtype, Error, Place, Result, Stream, TensorView, TensorViewMut, Workspace,
+};
 pub use forward::RmsNormForward;
 
 /// Plan of the forward pass, see [`Forward`] for its arguments.
 pub type ForwardPlan = cake_core::Plan<RmsNormForward>;
+
+/// Plan of the backward pass, see [`Backward`] for its arguments.
+pub type BackwardPlan = cake_core::Plan<RmsNormBackward>;

@@ -50,7 +50,7 @@ struct BackwardParams {
     float eps, offset;
     u32 width, ahead;
     u32 chunk, chunks;      // rows of a chunk, 8 times a power of two for each group of a CTA; chunks of all rows
-    u32 columns;            // units of columns for a CTA that takes columns
+    u32 columns, ctas;      // units of columns for a CTA that takes columns; CTAs that share the chunks
     u32 shared_levels;      // levels of the row tree that wait in shared memory; the others in the workspace
     u32 dw_fp32, accumulate;
     u32 sizes[max_levels];
@@ -59,7 +59,7 @@ struct BackwardParams {
     u32 vectors;
 };
 
-static_assert(sizeof(BackwardParams) == 440, "the mirror in src/rmsnorm.rs has this size");
+static_assert(sizeof(BackwardParams) == 448, "the mirror in src/rmsnorm.rs has this size");
 
 // A row's indices at the two innermost levels; the second is 0 where there is one level.
 struct RowIndex {

@@ -20,7 +20,6 @@ namespace cake::rmsnorm {
 
 template <u32 Width, u32 Group, u32 Rows, bool Residual, class Weight>
 __device__ __forceinline__ void bwd_scan(const BackwardParams& p) {
-    using namespace backward;
     static_assert(Rows == 1 || Group == 32, "groups of several warps would need barriers of their own");
     constexpr u32 Threads = Group * Rows;
     __shared__ FoldScratch<Group, Rows> scratch[2][1];
@@ -50,12 +49,12 @@ __device__ __forceinline__ void bwd_scan(const BackwardParams& p) {
             wait_for_group();
             for (u32 i = 0; i < rows; ++i) {
                 const LevelIndex index = level_index(p, begin + i);
-                const char* const x_row = p.x.address + 2 * row_offset(p, p.x, X, index);
-                const char* const dy_row = p.dy.address + 2 * row_offset(p, p.dy, DY, index);
-                const auto x_unit = [&](u64 at, u32 n) { return read_unit(x_row, p.column[X], has_vectors(p, X), at, n); };
+                const char* const x_row = p.x.address + 2 * row_offset(p, p.x, backward::X, index);
+                const char* const dy_row = p.dy.address + 2 * row_offset(p, p.dy, backward::DY, index);
+                const auto x_unit = [&](u64 at, u32 n) { return read_unit(x_row, p.column[backward::X], has_vectors(p, backward::X), at, n); };
                 float rstd, c = 0.0f;
                 if (p.rstd.address != nullptr) {
-                    rstd = readable(&reinterpret_cast<const float*>(p.rstd.address)[row_offset(p, p.rstd, RSTD, index)]);
+                    rstd = readable(&reinterpret_cast<const float*>(p.rstd.address)[row_offset(p, p.rstd, backward::RSTD, index)]);
                 } else {
                     const float squares = fold_units<Group>(p.width, dynamic_shared(), [&](u64 at, u32 n) {
                         return unit_squares(x_unit(at, n));
@@ -66,8 +65,8 @@ __device__ __forceinline__ void bwd_scan(const BackwardParams& p) {
                 if (p.dx.address != nullptr) {
                     const float products = fold_units<Group>(p.width, dynamic_shared(), [&](u64 at, u32 n) {
                         const Unit x = x_unit(at, n);
-                        const Unit dy = read_unit(dy_row, p.column[DY], has_vectors(p, DY), at, n);
-                        const auto w = read_weights<Weight>(p, WEIGHT, at, n);
+                        const Unit dy = read_unit(dy_row, p.column[backward::DY], has_vectors(p, backward::DY), at, n);
+                        const auto w = read_weights<Weight>(p, backward::WEIGHT, at, n);
                         float g[8], xhat[8];
 #pragma unroll
                         for (int e = 0; e < 8; ++e) {
@@ -85,7 +84,7 @@ __device__ __forceinline__ void bwd_scan(const BackwardParams& p) {
             const bool last = (leaf + 1) * leaf_rows >= count;
             for (u64 at = 8 * lane; at < p.width; at += 8 * Group) {
                 const u32 n = count_of(at, p.width);
-                const auto w = read_weights<Weight>(p, WEIGHT, at, n);
+                const auto w = read_weights<Weight>(p, backward::WEIGHT, at, n);
                 Quad sums[2] = {};
                 for (u32 i = 0; i < rows; ++i) {
                     const LevelIndex index = level_index(p, begin + i);
@@ -93,7 +92,7 @@ __device__ __forceinline__ void bwd_scan(const BackwardParams& p) {
                         return read_unit(t.address + 2 * row_offset(p, t, name, index), p.column[name], has_vectors(p, name), at, n);
                     };
                     const float rstd = stats[group][0][i], c = stats[group][1][i];
-                    const Unit x = unit(p.x, X), dy = unit(p.dy, DY);
+                    const Unit x = unit(p.x, backward::X), dy = unit(p.dy, backward::DY);
                     float g[8];
 #pragma unroll
                     for (int e = 0; e < 8; ++e) {
@@ -102,8 +101,8 @@ __device__ __forceinline__ void bwd_scan(const BackwardParams& p) {
                         sum = __fmaf_rn(element(dy, e), __fmul_rn(element(x, e), rstd), sum);
                     }
                     if (p.dx.address != nullptr) {
-                        const Unit dh = Residual ? unit(p.dh, DH) : Unit{};
-                        write_unit(p.dx.address + 2 * row_offset(p, p.dx, DX, index), p.column[DX], has_vectors(p, DX), at, n,
+                        const Unit dh = Residual ? unit(p.dh, backward::DH) : Unit{};
+                        write_unit(p.dx.address + 2 * row_offset(p, p.dx, backward::DX, index), p.column[backward::DX], has_vectors(p, backward::DX), at, n,
                                    input_gradient<Residual>(x, g, rstd, c, dh));
                     }
                 }

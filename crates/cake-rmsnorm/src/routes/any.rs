@@ -21,6 +21,21 @@ static WARP_RESIDUAL: RouteTable = one(&[Route::rest(&k::ANY_SCAN_WARP.residual,
 static ROW: RouteTable = one(&[Route::rest(&k::ANY_SCAN.plain, UNTUNED)]);
 static ROW_RESIDUAL: RouteTable = one(&[Route::rest(&k::ANY_SCAN.residual, UNTUNED)]);
 
+/// As [`table`], for the backward.
+pub(super) fn backward(width: u32, residual: bool) -> &'static RouteTable {
+    match (width <= NARROW, residual) {
+        (true, false) => &BACKWARD_WARP,
+        (true, true) => &BACKWARD_WARP_RESIDUAL,
+        (false, false) => &BACKWARD_ROW,
+        (false, true) => &BACKWARD_ROW_RESIDUAL,
+    }
+}
+
+static BACKWARD_WARP: RouteTable = one(&[Route::rest(&k::ANY_BWD_SCAN_WARP.plain, UNTUNED)]);
+static BACKWARD_WARP_RESIDUAL: RouteTable = one(&[Route::rest(&k::ANY_BWD_SCAN_WARP.residual, UNTUNED)]);
+static BACKWARD_ROW: RouteTable = one(&[Route::rest(&k::ANY_BWD_SCAN.plain, UNTUNED)]);
+static BACKWARD_ROW_RESIDUAL: RouteTable = one(&[Route::rest(&k::ANY_BWD_SCAN.residual, UNTUNED)]);
+
 const UNTUNED: &str = "serves what no tuned program can";
 
 const fn one(routes: &'static [Route]) -> RouteTable {

@@ -4,12 +4,13 @@
 //! boards has been measured.
 
 mod any;
+mod backward;
 mod sm90;
 mod untuned;
 
-use cake_core::{Arch, RouteTable};
+use cake_core::{Arch, RouteTable, Shape};
 
-use crate::Spec;
+use crate::{BackwardSpec, Spec};
 
 /// The tuned tables of an architecture: for each width one without and one with a residual.
 type Tables = [(u32, RouteTable, RouteTable)];
@@ -36,6 +37,23 @@ pub fn forward(spec: &Spec, arch: Arch, vectors: bool) -> &'static RouteTable {
         (Some((_, _, residual)), true) => residual,
         (None, residual) => any::table(spec.width, residual),
     }
+}
+
+/// The same for the backward. Its programs differ in what they are good for: `split` computes `dx` alone, and both
+/// gradients of few rows, but for `dw` it takes `rstd` as given, `dy` as unchanged and all SMs; `walk` does without.
+pub fn backward(spec: &BackwardSpec, arch: Arch, shape: Shape) -> &'static RouteTable {
+    let residual = spec.norm.residual && spec.dx;
+    let own = backward::tables(arch).iter().find(|tables| shape.vectors && tables.width == spec.norm.width);
+    let Some(tables) = own else { return any::backward(spec.norm.width, residual) };
+    let forms = if residual { &tables.residual } else { &tables.plain };
+    let table = if spec.dw.is_none() && spec.max_sms.is_none() {
+        Some(&forms.alone)
+    } else if spec.rstd && spec.max_sms.is_none() && !shape.in_place {
+        forms.both.as_ref()
+    } else {
+        forms.walk.as_ref()
+    };
+    table.unwrap_or_else(|| any::backward(spec.norm.width, residual))
 }
 
 /// A static table, checked when it compiles.
