@@ -5,6 +5,7 @@ use std::fmt::Write;
 use cake_core::{Arch, Device, DeviceInfo, Op};
 use cake_rmsnorm::{ForwardPlan, RmsNormForward, Spec};
 
+use crate::cases::ALIGNED;
 use crate::cases::shapes::TUNED;
 
 /// The findings, as text.
@@ -68,7 +69,7 @@ fn plan(device: &Device, width: u32, residual: bool) -> String {
 /// Whether the routes of the device rest on measurements.
 fn untuned(info: &DeviceInfo) -> String {
     let of_width = |&width: &u32| {
-        let routes = RmsNormForward::routes(&Spec::new(width), info.arch, true).routes();
+        let routes = RmsNormForward::routes(&Spec::new(width), info.arch, ALIGNED).routes();
         routes.iter().any(|route| route.evidence.contains("untuned"))
     };
     let count = TUNED.iter().filter(|width| of_width(width)).count();

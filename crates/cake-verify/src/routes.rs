@@ -3,10 +3,11 @@
 use std::fmt::Write;
 
 use anyhow::{Context, Result, bail};
-use cake_core::{Arch, DeviceInfo, Dtype, Op, Route};
+use cake_core::{Arch, DeviceInfo, Dtype, Op, Route, Shape};
+use cake_kernels::rmsnorm::ForwardParams;
 use cake_rmsnorm::{RmsNormForward, Spec};
 
-use crate::cases::shapes;
+use crate::cases::{ALIGNED, shapes};
 
 /// What to look up.
 #[derive(Clone, Debug, clap::Args)]
@@ -46,7 +47,7 @@ pub fn routes(options: &Options) -> Result<String> {
         let spec = Spec { width, weight, residual: options.residual, ..Spec::new(width) };
         RmsNormForward::check_spec(&spec)?;
         for (layout, vectors) in [("aligned rows", true), ("any layout", false)] {
-            let table = RmsNormForward::routes(&spec, arch, vectors);
+            let table = RmsNormForward::routes(&spec, arch, Shape { vectors, ..ALIGNED });
             let fusion = if options.residual { " residual" } else { "" };
             writeln!(text, "h{width}{fusion}, {layout}:")?;
             match options.rows {
@@ -69,10 +70,13 @@ fn line(spec: &Spec, device: &DeviceInfo, route: &Route, rows: Option<u32>) -> S
         (None, _) => format!("T to {most}"),
     };
     let kernels = RmsNormForward::kernels(spec, route.program).iter().map(|kernel| {
-        let shared = RmsNormForward::shared_bytes(spec, kernel);
+        let shared = RmsNormForward::shared_bytes(spec, kernel, None);
         let shape = format!("{} threads, {shared} B shared, {} rows a CTA", kernel.threads(), kernel.rows);
         match rows {
-            Some(rows) => format!("{kernel}: {} CTAs of {shape}", kernel.grid(rows)),
+            Some(rows) => {
+                let params = ForwardParams { rows, width: spec.width, ..ForwardParams::default() };
+                format!("{kernel}: {} CTAs of {shape}", RmsNormForward::grid(kernel, &params))
+            }
             None => format!("{kernel}: {shape}"),
         }
     });

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use cake_core::{Arch, DeviceInfo, Kernel, Op};
-use cake_kernels::rmsnorm::FORWARD;
+use cake_core::{Arch, DeviceInfo, Kernel, Op, Shape};
+use cake_kernels::rmsnorm::{FORWARD, ForwardParams};
 use cake_rmsnorm::{RmsNormForward, Spec};
-use cake_verify::cases::Form;
 use cake_verify::cases::groups::{Profile, specs};
 use cake_verify::cases::shapes::TUNED;
+use cake_verify::cases::{ALIGNED, Form};
 
 /// Programs that no route names, each with the reason why it is kept all the same.
 const UNROUTED: &[(&str, &str)] = &[
@@ -29,7 +29,7 @@ fn routed() -> BTreeSet<String> {
             for form in Form::ALL {
                 let spec = Spec { width, ..form.spec() };
                 for vectors in [false, true] {
-                    for route in RmsNormForward::routes(&spec, arch, vectors).routes() {
+                    for route in RmsNormForward::routes(&spec, arch, Shape { vectors, ..ALIGNED }).routes() {
                         names.extend(RmsNormForward::kernels(&spec, route.program).iter().map(Kernel::to_string));
                     }
                 }
@@ -80,7 +80,7 @@ fn every_route_names_a_program_that_serves_the_specification() {
                 let spec = Spec { width, ..form.spec() };
                 let served = RmsNormForward::programs(&spec, arch);
                 for vectors in [false, true] {
-                    for route in RmsNormForward::routes(&spec, arch, vectors).routes() {
+                    for route in RmsNormForward::routes(&spec, arch, Shape { vectors, ..ALIGNED }).routes() {
                         let listed = served.iter().any(|program| std::ptr::eq(*program, route.program));
                         assert!(listed, "{arch} {spec:?}: {} is routed but does not serve", route.program);
                         let kernels = RmsNormForward::kernels(&spec, route.program);
@@ -99,12 +99,13 @@ fn every_number_of_rows_has_a_route() {
         let device = DeviceInfo::typical(arch);
         for width in (1..=17_000).step_by(31).chain(TUNED) {
             for vectors in [false, true] {
-                let table = RmsNormForward::routes(&Spec::new(width), arch, vectors);
+                let table = RmsNormForward::routes(&Spec::new(width), arch, Shape { vectors, ..ALIGNED });
                 for rows in [1, 2, device.sms, device.sms + 1, 4096, 65536, 1 << 20, i32::MAX as u32] {
                     let route = table.route(&device, rows);
                     for kernel in RmsNormForward::kernels(&Spec::new(width), route.program) {
-                        assert!(kernel.grid(rows) >= 1, "{kernel}");
-                        let shared = RmsNormForward::shared_bytes(&Spec::new(width), kernel);
+                        let params = ForwardParams { rows, width, ..ForwardParams::default() };
+                        assert!(RmsNormForward::grid(kernel, &params) >= 1, "{kernel}");
+                        let shared = RmsNormForward::shared_bytes(&Spec::new(width), kernel, None);
                         assert!(shared <= device.shared_per_cta, "{arch} {kernel}: {shared} bytes of shared memory");
                     }
                 }

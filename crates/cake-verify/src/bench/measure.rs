@@ -1,7 +1,7 @@
 //! One row: our programs, the copy and the empty kernel, checked and then timed in turns.
 
 use anyhow::{Context as _, Result};
-use cake_core::Op;
+use cake_core::{Op, Shape};
 use cake_rmsnorm::RmsNormForward;
 
 use super::driver::Gpu;
@@ -98,7 +98,8 @@ fn ours(gpu: &Gpu, row: &Row, way: &Way, vectors: bool) -> (Engine, Option<Strin
         Some(program) => (Engine::Forced, Some(name(program)), 0),
         None => {
             let rows = u32::try_from(row.count()).unwrap_or(u32::MAX);
-            let route = RmsNormForward::routes(spec, info.arch, vectors).route(info, rows);
+            let route =
+                RmsNormForward::routes(spec, info.arch, Shape { rows, vectors, in_place: false }).route(info, rows);
             (Engine::Routed, Some(name(route.program)), route.rows_ahead(info))
         }
     }

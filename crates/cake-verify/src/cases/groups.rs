@@ -6,7 +6,7 @@ use cake_rmsnorm::{RmsNormForward, Spec};
 use super::layout::Layout;
 use super::shapes::{ANY, NARROW, ROWS, TUNED, UNTUNED, WIDE};
 use super::values::{Values, Weights};
-use super::{Case, Form, Layouts};
+use super::{ALIGNED, Case, Form, Layouts};
 
 /// How much is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
@@ -112,7 +112,7 @@ fn windows(width: u32, device: &DeviceInfo) -> Vec<Case> {
 
 /// The last number of rows of each window, and the first of the next.
 fn window_edges(spec: &Spec, device: &DeviceInfo) -> Vec<u64> {
-    let routes = RmsNormForward::routes(spec, device.arch, true).routes();
+    let routes = RmsNormForward::routes(spec, device.arch, ALIGNED).routes();
     let bounded = routes.iter().filter(|route| route.rows_per_sm != u32::MAX);
     bounded
         .map(|route| u64::from(route.rows_per_sm) * u64::from(device.sms))

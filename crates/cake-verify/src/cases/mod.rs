@@ -6,12 +6,15 @@ pub mod random;
 pub mod shapes;
 pub mod values;
 
-use cake_core::Dtype;
+use cake_core::{Dtype, Shape};
 use cake_rmsnorm::Spec;
 use std::fmt;
 
 use layout::Layout;
 use values::{Values, Weights};
+
+/// A call that allows every program, whatever its number of rows.
+pub const ALIGNED: Shape = Shape { rows: 0, vectors: true, in_place: false };
 
 /// One forward call.
 #[derive(Clone, Debug)]
