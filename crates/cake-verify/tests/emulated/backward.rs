@@ -109,10 +109,10 @@ fn judge(emulator: &Emulator, call: &Call) -> Result<usize, String> {
         let (dw32_address, dw16_address) = (dw32.as_mut_ptr(), dw16.as_mut_ptr());
         // SAFETY: the buffers outlive the call; the kernels alone access them in the meantime.
         let view = |name, address: *const bf16, len: usize| unsafe {
-            TensorView::from_raw(name, Place::Host, Dtype::Bf16, address.expose_provenance() as u64, 2 * len as u64, &shape, &strides)
+            TensorView::from_raw(name, Place::Host, address.expose_provenance() as u64, 2 * len as u64, Dtype::Bf16, &shape, &strides)
         };
         let one = |name, dtype, address: u64, bytes: usize, len: usize| unsafe {
-            TensorView::from_raw(name, Place::Host, dtype, address, bytes as u64, &[len as u64], &[1])
+            TensorView::from_raw(name, Place::Host, address, bytes as u64, dtype, &[len as u64], &[1])
         };
         let weight = match spec.norm.weight {
             None => None,
@@ -123,14 +123,14 @@ fn judge(emulator: &Emulator, call: &Call) -> Result<usize, String> {
         let dy_view = if *in_place { view("dy", dx_address, rows * pitch) } else { tensor(&dy, "dy") };
         let dx_view = spec.dx.then(|| unsafe {
             let address = dx_address.expose_provenance() as u64;
-            TensorViewMut::from_raw("dx", Place::Host, Dtype::Bf16, address, 2 * (rows * pitch) as u64, &shape, &strides)
+            TensorViewMut::from_raw("dx", Place::Host, address, 2 * (rows * pitch) as u64, Dtype::Bf16, &shape, &strides)
         });
         let dw_view = spec.dw.map(|dtype| unsafe {
             let (address, bytes) = match dtype {
                 Dtype::F32 => (dw32_address.expose_provenance() as u64, 4 * width),
                 _ => (dw16_address.expose_provenance() as u64, 2 * width),
             };
-            TensorViewMut::from_raw("dw", Place::Host, dtype, address, bytes as u64, &[width as u64], &[1])
+            TensorViewMut::from_raw("dw", Place::Host, address, bytes as u64, dtype, &[width as u64], &[1])
         });
         let text = |error: cake_core::Error| format!("{call:?}: {error}");
         let args = Backward {
