@@ -1,5 +1,6 @@
-// Runs kernels on the host, one CTA at a time: what CUDA C++ spells is defined here, each CUDA thread is a fiber, and a
-// scheduler switches fibers at barriers and shuffles. Slow, and deterministic.
+// Runs kernels on the host: what CUDA C++ spells is defined here, each CUDA thread is a fiber, and a scheduler switches
+// fibers at barriers and shuffles. CTAs run one at a time, or, where they wait for each other, each on an OS thread of its
+// own. Slow, and deterministic within a CTA.
 //
 // Addresses of the device are looked up in a list of windows, which say where their bytes are on the host; so rows may lie
 // as far apart as a test likes.
@@ -11,12 +12,14 @@
 
 #include <ucontext.h>
 
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #define __device__
@@ -24,7 +27,7 @@
 #define __forceinline__ inline
 #define __grid_constant__
 #define __launch_bounds__(...)
-// One CTA runs at a time on an OS thread.
+// An OS thread runs one CTA at a time.
 #define __shared__ static thread_local
 
 struct Index {
@@ -68,7 +71,11 @@ struct Machine {
 
 inline thread_local Machine machine;
 
-inline float* dynamic_memory() { return machine.dynamic.data(); }
+// Aligned to 16 bytes, as on the device.
+inline float* dynamic_memory() {
+    const auto address = reinterpret_cast<unsigned long long>(machine.dynamic.data());
+    return machine.dynamic.data() + (16 - address % 16) % 16 / sizeof(float);
+}
 
 // Leaves the current fiber until the scheduler lets it go on.
 inline void wait(At where) {
@@ -151,40 +158,88 @@ inline void run_cta(unsigned threads, unsigned order) {
     }
 }
 
-// Runs a launch; an empty string, or what went wrong.
-inline const char* run(unsigned grid, unsigned threads, unsigned shared, unsigned order, const Window* windows,
-                       unsigned long long window_count, void (*body)(void*), void* argument) {
+struct Launch {
+    unsigned grid, threads, shared, order;
+    const Window* windows;
+    unsigned long long window_count;
+    void (*body)(void*);
+    void* argument;
+};
+
+// A CTA has failed: those that wait for it must go on.
+inline std::atomic<bool> abandoned;
+
+// Runs CTAs first, first + step, ... on this thread.
+inline void run_ctas(const Launch& launch, unsigned first, unsigned step) {
     machine.error.clear();
-    machine.windows = windows;
-    machine.window_count = window_count;
-    machine.body = body;
-    machine.argument = argument;
-    machine.dynamic.assign(shared / sizeof(float), NAN);
-    while (machine.fibers.size() < threads) {
+    machine.windows = launch.windows;
+    machine.window_count = launch.window_count;
+    machine.body = launch.body;
+    machine.argument = launch.argument;
+    machine.dynamic.assign(launch.shared / sizeof(float) + 4, NAN);
+    while (machine.fibers.size() < launch.threads) {
         machine.fibers.push_back({{}, At::done, 0, std::make_unique<char[]>(stack_bytes)});
     }
-    machine.fibers.resize(threads);
-    for (auto& words : machine.exchange) words.assign(threads, 0);
-    blockDim = {threads, 1, 1};
-    gridDim = {grid, 1, 1};
-    for (unsigned cta = 0; cta < grid && machine.error.empty(); ++cta) {
+    machine.fibers.resize(launch.threads);
+    for (auto& words : machine.exchange) words.assign(launch.threads, 0);
+    blockDim = {launch.threads, 1, 1};
+    gridDim = {launch.grid, 1, 1};
+    for (unsigned cta = first; cta < launch.grid && machine.error.empty(); cta += step) {
         blockIdx = {cta, 0, 0};
-        run_cta(threads, order);
+        run_cta(launch.threads, launch.order);
     }
-    return machine.error.c_str();
+    if (!machine.error.empty()) abandoned = true;
+}
+
+// Runs a launch, with `together` all CTAs at once; an empty string, or what went wrong.
+inline const char* run(const Launch& launch, bool together) {
+    static thread_local std::string error;
+    error.clear();
+    if (!together) {
+        run_ctas(launch, 0, 1);
+        error = machine.error;
+        return error.c_str();
+    }
+    std::vector<std::string> errors(launch.grid);
+    std::vector<std::thread> ctas;
+    for (unsigned cta = 0; cta < launch.grid; ++cta) {
+        ctas.emplace_back([&, cta] {
+            run_ctas(launch, cta, launch.grid);
+            errors[cta] = machine.error;
+        });
+    }
+    for (auto& cta : ctas) cta.join();
+    abandoned = false;
+    for (auto& one : errors) {
+        if (error.empty()) error = one;
+    }
+    return error.c_str();
 }
 
 }  // namespace emulator
 
 inline void __syncthreads() { emulator::wait(emulator::At::block); }
 
+inline void __syncwarp() { emulator::wait(emulator::At::warp); }
+
+namespace emulator {
+
+// Shows `value` to the warp; what lane `from`, counted in the CTA, shows.
+inline float shuffle(float value, unsigned from) {
+    auto& words = machine.exchange[machine.fibers[machine.current].shuffles++ % 2];
+    words[machine.current] = std::bit_cast<unsigned>(value);
+    wait(At::warp);
+    return std::bit_cast<float>(words[from]);
+}
+
+}  // namespace emulator
+
 inline float __shfl_xor_sync(unsigned, float value, unsigned lanes) {
-    auto& machine = emulator::machine;
-    const unsigned thread = machine.current;
-    auto& words = machine.exchange[machine.fibers[thread].shuffles++ % 2];
-    words[thread] = std::bit_cast<unsigned>(value);
-    emulator::wait(emulator::At::warp);
-    return std::bit_cast<float>(words[thread ^ lanes]);
+    return emulator::shuffle(value, emulator::machine.current ^ lanes);
+}
+
+inline float __shfl_sync(unsigned, float value, unsigned lane, unsigned width) {
+    return emulator::shuffle(value, emulator::machine.current / width * width + lane % width);
 }
 
 // Compiled without contraction: each operation rounds once.
@@ -203,6 +258,8 @@ inline unsigned __brev(unsigned a) {
     return reversed;
 }
 inline unsigned min(unsigned a, unsigned b) { return a < b ? a : b; }
+inline unsigned max(unsigned a, unsigned b) { return a > b ? a : b; }
+inline int __clz(unsigned a) { return std::countl_zero(a); }
 inline unsigned atomicAdd(unsigned* word, unsigned value) {
     const unsigned before = *word;
     *word = before + value;

@@ -120,20 +120,20 @@ __device__ __forceinline__ void finish(const char* partials, u32 chunks, u32 qua
         const u32 quad = first + threadIdx.x % columns;
         const bool live = lane < lanes && quad < quads;
         // Eights of partial sums join in registers, and these like the carries of a binary counter.
-        Quad waiting[4], sum[1] = {};
+        Quad waiting[4] = {}, sum[1] = {};
         for (u32 eight = 0; 8 * eight < each && live; ++eight) {
             const u32 begin = lane * each + 8 * eight;
             sum[0] = join_eight([&](u32 i) {
                 const bool there = 8 * eight + i < each && begin + i < chunks;
                 return there ? load_quad(partials + 16 * (u64(begin + i) * quads + quad)) : Quad{};
             });
+            bool carry = true;
 #pragma unroll
-            for (u32 level = 0; level < 4; ++level) {
-                if ((eight >> level & 1) == 0) {
-                    waiting[level] = sum[0];
-                    break;
-                }
-                sum[0] = waiting[level] + sum[0];
+            for (u32 level = 0; level < 4; ++level) {  // without a break, which would keep `waiting` in memory
+                const bool joins = eight >> level & 1;
+                if (carry && joins) sum[0] = waiting[level] + sum[0];
+                if (carry && !joins) waiting[level] = sum[0];
+                carry = carry && joins;
             }
         }
         join_lanes<Threads>(sum, shared, lanes, columns);

@@ -134,16 +134,16 @@ __device__ __forceinline__ void bwd_walk(const BackwardParams& p) {
             }
             if (p.dx.address != nullptr) {
                 // dh comes late: it would take registers from x and dy.
-                Unit dh[Step][Residual ? Slots : 1] = {};
+                Unit dh[Step][Residual ? Slots : 1];
                 const auto load_dh = [&](u32 r, u32 s) {
-                    if (!Residual || i + r >= own || !in_row(s)) return;
-                    dh[r][s] = load_unit(row_of<2>(p.dh, row_index(p, first + i + r)) + 16 * (lane + s * Group));
+                    const char* const dh_row = row_of<2>(p.dh, row_index(p, first + i + r)) + 16 * lane;
+                    return i + r < own && in_row(s) ? load_unit(dh_row + 16 * s * Group) : Unit{};
                 };
-                if constexpr (early_dh) {
+                if constexpr (Residual && early_dh) {
 #pragma unroll
                     for (u32 r = 0; r < Step; ++r) {
 #pragma unroll
-                        for (u32 s = 0; s < Slots; ++s) load_dh(r, s);
+                        for (u32 s = 0; s < Slots; ++s) dh[r][s] = load_dh(r, s);
                     }
                 }
                 fold_groups<Group, Rows>(folded, scratch[parity]);
@@ -154,7 +154,7 @@ __device__ __forceinline__ void bwd_walk(const BackwardParams& p) {
                     char* const dx_row = row_of<2>(p.dx, row_index(p, first + i + r)) + 16 * lane;
 #pragma unroll
                     for (u32 s = 0; s < Slots; ++s) {
-                        if constexpr (!early_dh) load_dh(r, s);
+                        if constexpr (Residual && !early_dh) dh[r][s] = load_dh(r, s);
                         forget(x[r][s]);
                         const Unit dx = input_gradient<Residual>(x[r][s], g[r][s], rstd[r], c, dh[r][Residual ? s : 0]);
                         if (i + r < own && in_row(s)) store_unit(dx_row + 16 * s * Group, dx);

@@ -31,7 +31,7 @@ struct Options {
     /// Steps of gradient descent.
     #[arg(long, default_value_t = STEPS)]
     steps: u32,
-    /// On a GPU: compares y and rstd with the host's, bit by bit, every few steps.
+    /// On a GPU: compares y, rstd and dw with the host's, bit by bit, every few steps.
     #[arg(long)]
     check: bool,
 }
@@ -90,7 +90,7 @@ fn run(options: &Options) -> Result<()> {
         Some(device) => println!("norm     on {device:?}"),
         None => println!("norm     on the host, {} threads{reason}", rayon::current_num_threads()),
     }
-    println!("the rest on the host: softmax, loss, dw by the canonical row tree");
+    println!("the rest on the host: softmax and loss");
 
     let mut checker = match (options.check, &device) {
         (false, _) => None,
@@ -116,7 +116,13 @@ fn run(options: &Options) -> Result<()> {
                 if let Some(difference) = fit.output.difference(expected) {
                     bail!("step {step}: the GPU and the host differ at {difference}");
                 }
-                line += ", y and rstd as on the host, bit by bit";
+                let [mut dw, mut right] = [[0.0_f32; WIDTH]; 2];
+                engine.backward(&fit.w, &fit.output, &fit.dy, &mut dw)?;
+                host.backward(&fit.w, &fit.output, &fit.dy, &mut right)?;
+                if let Some(j) = (0..WIDTH).find(|&j| dw[j].to_bits() != right[j].to_bits()) {
+                    bail!("step {step}: the GPU and the host differ at dw[{j}]: {} and {}", dw[j], right[j]);
+                }
+                line += ", y, rstd and dw as on the host, bit by bit";
             }
             bar.suspend(|| println!("{line}"));
         }

@@ -43,12 +43,16 @@ inline void fetch_ahead(const void* address, u32 bytes) {
 inline void forget(Unit&) {}
 
 inline u32 add_release(u32* word, u32 value) {
-    const u32 before = *word;
-    *word = before + value;
-    return before;
+    return __atomic_fetch_add(reinterpret_cast<u32*>(emulator::at(word, sizeof *word, true)), value, __ATOMIC_ACQ_REL);
 }
 
-inline u32 load_acquire(const u32* word) { return *word; }
+inline u32 load_acquire(const u32* word) {
+    // CTAs are more than cores. When one has failed, its word may never come: any other value lets the rest go on.
+    std::this_thread::yield();
+    static thread_local u32 flipped;
+    if (emulator::abandoned) flipped ^= 0x80000000u;
+    return __atomic_load_n(reinterpret_cast<u32*>(emulator::at(word, sizeof *word, false)), __ATOMIC_ACQUIRE) ^ flipped;
+}
 
 inline float* dynamic_shared() { return emulator::dynamic_memory(); }
 

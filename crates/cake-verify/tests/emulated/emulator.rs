@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
-use cake_core::{Arch, Kernel};
+use cake_core::{Arch, Kernel, Pass};
 use libloading::Library;
 
 /// The order in which the threads of a CTA get their turns. No result may depend on it.
@@ -31,24 +31,36 @@ pub(crate) struct Window {
     pub(crate) writable: u64,
 }
 
-/// `cake_emulate` of the unit: kernel, parameters, CTAs, threads, bytes of dynamic shared memory, order, windows.
+/// Size and order of a launch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    pub(crate) grid: u32,
+    pub(crate) shared: u32,
+    pub(crate) order: u32,
+}
+
+/// `cake_emulate` of the unit: kernel, parameters, CTAs, threads, bytes of dynamic shared memory, order, whether all CTAs
+/// run at once, windows.
 type Emulate =
-    unsafe extern "C" fn(*const c_void, *const c_void, u32, u32, u32, u32, *const Window, u64) -> *const c_char;
+    unsafe extern "C" fn(*const c_void, *const c_void, u32, u32, u32, u32, u32, *const Window, u64) -> *const c_char;
 
 impl Emulator {
-    /// Compiles every kernel of an operator, whose forward parameters are `params`.
-    pub(crate) fn new(op: &'static str, params: &str) -> Emulator {
+    /// Compiles every kernel of an operator.
+    pub(crate) fn new(op: &'static str) -> Emulator {
         let crates = Path::new(&env::var("CARGO_MANIFEST_DIR").expect("cargo says where the package is")).join("..");
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("emulated-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("the target folder can be written");
         let unit = format!(
-            "#include \"emulator.hpp\"\n{}\nstruct Call {{ void (*kernel)({params}); const {params}* params; }};\n\
-             extern \"C\" const char* cake_emulate(void* kernel, const void* params, unsigned grid, unsigned threads,\n\
-             unsigned shared, unsigned order, const emulator::Window* windows, unsigned long long count) {{\n\
-             Call call{{reinterpret_cast<void (*)({params})>(kernel), static_cast<const {params}*>(params)}};\n\
-             const auto body = [](void* c) {{ auto* call = static_cast<Call*>(c); call->kernel(*call->params); }};\n\
-             return emulator::run(grid, threads, shared, order, windows, count, body, &call);\n}}\n",
-            cake_kernels::build::unit(op, Arch::Sm90)
+            "#include \"emulator.hpp\"\n{}\n\
+             template <class Params> struct Call {{ void (*kernel)(Params); const Params* params; }};\n\
+             template <class Params> const char* emulate(void* kernel, const void* params, emulator::Launch launch, bool together) {{\n\
+             Call<Params> call{{reinterpret_cast<void (*)(Params)>(kernel), static_cast<const Params*>(params)}};\n\
+             launch.body = [](void* c) {{ auto* call = static_cast<Call<Params>*>(c); call->kernel(*call->params); }};\n\
+             launch.argument = &call;\n\
+             return emulator::run(launch, together);\n}}\n{}{}",
+            cake_kernels::build::unit(op, Arch::Sm90),
+            entry(op, Pass::Forward),
+            entry(op, Pass::Backward),
         );
         let (source, library) = (folder.join("unit.cpp"), folder.join("unit.so"));
         fs::write(&source, unit).expect("the target folder can be written");
@@ -64,7 +76,7 @@ impl Emulator {
         Emulator(loaded)
     }
 
-    /// Runs one launch on this thread. Accesses outside the windows are faults.
+    /// Runs one launch. Accesses outside the windows are faults.
     ///
     /// # Safety
     /// `params` must be the parameters of `kernel`, and the memory of the windows the caller's to read and write.
@@ -72,22 +84,35 @@ impl Emulator {
         &self,
         kernel: &Kernel,
         params: &P,
-        rows: u32,
-        shared: u32,
-        order: u32,
+        size: Size,
         windows: &[Window],
     ) -> Result<(), String> {
+        let Size { grid, shared, order } = size;
         // SAFETY: the symbols have these types; the message is read before the next call on this thread.
         let fault = unsafe {
-            let emulate = self.0.get::<Emulate>(b"cake_emulate").map_err(|error| error.to_string())?;
+            let entry = format!("cake_emulate_{}", kernel.pass);
+            let emulate = self.0.get::<Emulate>(entry.as_bytes()).map_err(|error| error.to_string())?;
             let symbol =
                 self.0.get::<*const c_void>(kernel.to_string().as_bytes()).map_err(|error| error.to_string())?;
             let address = symbol.try_as_raw_ptr().ok_or("a symbol without an address")?;
-            let (params, count) = ((&raw const *params).cast(), windows.len() as u64);
-            let (grid, threads) = (kernel.grid(rows), kernel.threads());
-            let fault = emulate(address, params, grid, threads, shared, order, windows.as_ptr(), count);
+            let (params, count, together) = ((&raw const *params).cast(), windows.len() as u64, kernel.cooperative.into());
+            let threads = kernel.threads();
+            let fault = emulate(address, params, grid, threads, shared, order, together, windows.as_ptr(), count);
             CStr::from_ptr(fault).to_string_lossy().into_owned()
         };
         if fault.is_empty() { Ok(()) } else { Err(fault) }
     }
+}
+
+/// The function by which the kernels of a pass are called.
+fn entry(op: &str, pass: Pass) -> String {
+    let params = match pass {
+        Pass::Forward => "ForwardParams",
+        Pass::Backward => "BackwardParams",
+    };
+    format!(
+        "extern \"C\" const char* cake_emulate_{pass}(void* kernel, const void* params, unsigned grid, unsigned threads,\n\
+         unsigned shared, unsigned order, unsigned together, const emulator::Window* windows, unsigned long long count) {{\n\
+         return emulate<cake::{op}::{params}>(kernel, params, {{grid, threads, shared, order, windows, count, nullptr, nullptr}}, together);\n}}\n"
+    )
 }

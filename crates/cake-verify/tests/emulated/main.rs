@@ -3,6 +3,7 @@
 //!
 //! It cannot see what only a board does: races between CTAs, memory order, and what NVRTC makes of the source.
 
+mod backward;
 mod emulator;
 
 use cake_core::sums::plain;
@@ -14,7 +15,7 @@ use cake_verify::cases::groups::{self, Profile};
 use cake_verify::cases::random::DEFAULT_SEED;
 use cake_verify::engine::setup::Setup;
 use cake_verify::engine::target::Target;
-use emulator::{Emulator, ORDERS, Window};
+use emulator::{Emulator, ORDERS, Size, Window};
 use half::bf16;
 use rayon::prelude::*;
 
@@ -24,7 +25,7 @@ const MOST_ROWS: u64 = 130;
 
 /// Judges the cases of all groups whose names begin like this; returns the launches.
 fn judge(prefixes: &[&str]) -> usize {
-    let emulator = Emulator::new(rmsnorm::OP, "cake::rmsnorm::ForwardParams");
+    let emulator = Emulator::new(rmsnorm::OP);
     let groups = groups::all(Profile::Quick, None);
     let groups = groups.into_iter().filter(|group| prefixes.iter().any(|prefix| group.name.starts_with(prefix)));
     let affordable = |case: &Case| case.elements() <= MOST_ELEMENTS && case.rows() <= MOST_ROWS;
@@ -52,11 +53,12 @@ fn judge_case(emulator: &Emulator, case: &Case) -> Result<usize, String> {
             }
             setup.reset().map_err(|error| error.to_string())?;
             params.ahead = if params.levels == 1 { (i as u32 + launches as u32) % 3 } else { 0 };
-            let shared = RmsNormForward::shared_bytes(&case.spec, kernel);
             let order = ORDERS[launches % ORDERS.len()];
+            let shared = RmsNormForward::shared_bytes(&case.spec, kernel, Some(&params));
+            let size = Size { grid: RmsNormForward::grid(kernel, &params), shared, order };
             // SAFETY: these are the kernel's parameters, and `setup` holds the memory.
             #[allow(unsafe_code)]
-            let ran = unsafe { emulator.run(kernel, &params, shape.rows, shared, order, &windows(&views)) };
+            let ran = unsafe { emulator.run(kernel, &params, size, &windows(&views)) };
             ran.map_err(|fault| format!("[{case}] {kernel}: {fault}"))?;
             let outputs = setup.outputs().map_err(|error| error.to_string())?;
             if let Some(difference) = setup.differences(outputs).first() {
@@ -82,7 +84,7 @@ fn windows(views: &Forward<'_>) -> Vec<Window> {
 /// Rows that lie more than 2^32 elements apart: what 32 bits would cut off. Only the rows themselves have memory.
 #[test]
 fn far_rows() {
-    let emulator = Emulator::new(rmsnorm::OP, "cake::rmsnorm::ForwardParams");
+    let emulator = Emulator::new(rmsnorm::OP);
     let (width, rows, pitch) = (128, 3_usize, (1_u64 << 32) + 64);
     let spec = Spec { weight: None, ..Spec::new(width) };
     let x: Vec<bf16> = (0..rows * width as usize).map(|i| bf16::from_f32((i % 31) as f32 - 15.0)).collect();
@@ -122,10 +124,11 @@ fn far_rows() {
         let rstd_memory = rstd.as_mut_ptr().expose_provenance() as u64;
         let last = rstd_base + 4 * rows as u64;
         windows.push(Window { first: rstd_base, last, memory: rstd_memory, writable: 1 });
-        let shared = RmsNormForward::shared_bytes(&spec, kernel);
+        let shared = RmsNormForward::shared_bytes(&spec, kernel, Some(&params));
+        let size = Size { grid: RmsNormForward::grid(kernel, &params), shared, order: 2 };
         // SAFETY: these are the kernel's parameters, and the vectors hold the windows' memory.
         #[allow(unsafe_code)]
-        let ran = unsafe { emulator.run(kernel, &params, rows as u32, shared, 2, &windows) };
+        let ran = unsafe { emulator.run(kernel, &params, size, &windows) };
         ran.unwrap_or_else(|fault| panic!("{kernel}: {fault}"));
         assert!(y.iter().map(|y| y.to_bits()).eq(expected.iter().map(|y| y.to_bits())), "{kernel}");
     }

@@ -1,8 +1,12 @@
-//! The norm: `y = rmsnorm(x) * w` for the same rows again and again, on the host or on a GPU.
+//! The norm, forward and backward: `y = rmsnorm(x) * w` and `dw = sum over rows of dy * xhat`, for the same rows again and
+//! again, on the host or on a GPU.
 
 use std::time::{Duration, Instant};
 
-use cake_rmsnorm::{Buffer, Device, Dtype, Forward, ForwardPlan, Result, Spec, Stream, TensorView, TensorViewMut};
+use cake_rmsnorm::{
+    Backward, BackwardPlan, BackwardSpec, Buffer, Device, Dtype, Forward, ForwardPlan, Result, Spec, Stream, TensorView,
+    TensorViewMut, Workspace,
+};
 use half::bf16;
 
 use super::WIDTH;
@@ -32,10 +36,13 @@ impl Output {
     }
 }
 
-/// A place to run the forward pass.
+/// A place to run the norm.
 pub(crate) trait Engine {
     /// One forward pass with the weights `w`.
     fn forward(&mut self, w: &[f32], output: &mut Output) -> Result<()>;
+
+    /// The gradient of the weights of the last [`forward`](Engine::forward), from the gradient of its `y`.
+    fn backward(&mut self, w: &[f32], output: &Output, dy: &[bf16], dw: &mut [f32]) -> Result<()>;
 
     /// Time of `calls` forward passes one after the other, with the weights and memory of the last
     /// [`forward`](Engine::forward); copies between host and GPU do not count.
@@ -46,15 +53,21 @@ fn spec() -> Spec {
     Spec { weight: Some(Dtype::F32), ..Spec::new(WIDTH as u32) }
 }
 
-/// The forward pass on the host's cores.
+/// Nothing below the norm is trained: no `dx`.
+fn backward_spec() -> BackwardSpec {
+    BackwardSpec { dx: false, ..BackwardSpec::new(spec()) }
+}
+
+/// The norm on the host's cores.
 pub(crate) struct Host<'x> {
     plan: ForwardPlan,
+    backward: BackwardPlan,
     x: &'x [bf16],
 }
 
 impl<'x> Host<'x> {
     pub(crate) fn new(x: &'x [bf16]) -> Result<Host<'x>> {
-        Ok(Host { plan: ForwardPlan::host(spec())?, x })
+        Ok(Host { plan: ForwardPlan::host(spec())?, backward: BackwardPlan::host(backward_spec())?, x })
     }
 }
 
@@ -72,6 +85,21 @@ impl Engine for Host<'_> {
         })
     }
 
+    fn backward(&mut self, w: &[f32], output: &Output, dy: &[bf16], dw: &mut [f32]) -> Result<()> {
+        let shape = [output.rstd.len() as u64, WIDTH as u64];
+        self.backward.run_host(Backward {
+            dy: TensorView::from_slice("dy", dy, &shape)?,
+            x: TensorView::from_slice("x", self.x, &shape)?,
+            weight: Some(TensorView::from_slice("weight", w, &shape[1..])?),
+            rstd: Some(TensorView::from_slice("rstd", &output.rstd, &shape[..1])?),
+            eps: EPS,
+            dh: None,
+            dx: None,
+            dw: Some(TensorViewMut::from_slice("dw", dw, &shape[1..])?),
+            workspace: None,
+        })
+    }
+
     fn time(&mut self, calls: u32, w: &[f32], output: &mut Output) -> Result<Duration> {
         let start = Instant::now();
         for _ in 0..calls {
@@ -81,60 +109,55 @@ impl Engine for Host<'_> {
     }
 }
 
-/// The forward pass on a GPU: `x` stays there, the weights go up and the outputs come down at each pass.
+/// The norm on a GPU: `x` stays there, the weights and `dy` go up and the outputs come down at each pass.
 pub(crate) struct Gpu {
     plan: ForwardPlan,
+    backward: BackwardPlan,
+    workspace: Workspace,
     stream: Stream,
     rows: usize,
     x: Buffer,
     w: Buffer,
     y: Buffer,
     rstd: Buffer,
+    dy: Buffer,
+    dw: Buffer,
 }
 
 impl Gpu {
     pub(crate) fn new(device: &Device, x: &[bf16]) -> Result<Gpu> {
         let rows = x.len() / WIDTH;
         let stream = Stream::new(device)?;
+        let backward = BackwardPlan::new(device, backward_spec())?;
         Ok(Gpu {
             plan: ForwardPlan::new(device, spec())?,
+            workspace: Workspace::new(&stream, backward.workspace_bytes(rows as u32))?,
+            backward,
             rows,
             x: Buffer::from_slice(&stream, x)?,
             w: Buffer::new(device, 4 * WIDTH as u64)?,
             y: Buffer::new(device, size_of_val(x) as u64)?,
             rstd: Buffer::new(device, 4 * rows as u64)?,
+            dy: Buffer::new(device, size_of_val(x) as u64)?,
+            dw: Buffer::new(device, 4 * WIDTH as u64)?,
             stream,
         })
     }
 
     /// Queues a forward pass.
-    #[allow(unsafe_code)] // views of device memory: the type system does not see it
     fn queue(&mut self) -> Result<()> {
-        let Gpu { stream, x, w, y, rstd, .. } = self;
-        let input = |name, buffer: &Buffer, dtype, shape: &[u64], strides: &[i64]| {
-            let (place, address, bytes) = (stream.place(), buffer.address(), buffer.bytes());
-            // SAFETY: the buffer outlives the work, since dropping it waits for the device; it is written only by
-            // `Buffer::write` on the stream that reads it (C1 and C2 of docs/safety.md).
-            unsafe { TensorView::from_raw(name, place, address, bytes, dtype, shape, strides) }
+        let shape = [self.rows as u64, WIDTH as u64];
+        let Gpu { plan, stream, x, w, y, rstd, .. } = self;
+        let forward = Forward {
+            x: input(stream, "x", x, Dtype::Bf16, &shape)?,
+            weight: Some(input(stream, "weight", w, Dtype::F32, &shape[1..])?),
+            eps: EPS,
+            residual: None,
+            y: output(stream, "y", y, Dtype::Bf16, &shape)?,
+            h: None,
+            rstd: Some(output(stream, "rstd", rstd, Dtype::F32, &shape[..1])?),
         };
-        let output = |name, buffer: &mut Buffer, dtype, shape: &[u64], strides: &[i64]| {
-            let (place, address, bytes) = (stream.place(), buffer.address(), buffer.bytes());
-            // SAFETY: as above; moreover only work on this stream touches the buffer.
-            unsafe { TensorViewMut::from_raw(name, place, address, bytes, dtype, shape, strides) }
-        };
-        let (shape, strides) = ([self.rows as u64, WIDTH as u64], [WIDTH as i64, 1]);
-        self.plan.run(
-            stream,
-            Forward {
-                x: input("x", x, Dtype::Bf16, &shape, &strides)?,
-                weight: Some(input("weight", w, Dtype::F32, &shape[1..], &strides[1..])?),
-                eps: EPS,
-                residual: None,
-                y: output("y", y, Dtype::Bf16, &shape, &strides)?,
-                h: None,
-                rstd: Some(output("rstd", rstd, Dtype::F32, &shape[..1], &[1])?),
-            },
-        )
+        plan.run(stream, forward)
     }
 }
 
@@ -146,6 +169,24 @@ impl Engine for Gpu {
         self.rstd.read(&self.stream, 0, &mut output.rstd)
     }
 
+    fn backward(&mut self, _: &[f32], _: &Output, dy: &[bf16], dw: &mut [f32]) -> Result<()> {
+        let shape = [self.rows as u64, WIDTH as u64];
+        self.dy.write(&self.stream, 0, dy)?;
+        let backward = Backward {
+            dy: input(&self.stream, "dy", &self.dy, Dtype::Bf16, &shape)?,
+            x: input(&self.stream, "x", &self.x, Dtype::Bf16, &shape)?,
+            weight: Some(input(&self.stream, "weight", &self.w, Dtype::F32, &shape[1..])?),
+            rstd: Some(input(&self.stream, "rstd", &self.rstd, Dtype::F32, &shape[..1])?),
+            eps: EPS,
+            dh: None,
+            dx: None,
+            dw: Some(output(&self.stream, "dw", &mut self.dw, Dtype::F32, &shape[1..])?),
+            workspace: Some(&mut self.workspace),
+        };
+        self.backward.run(&self.stream, backward)?;
+        self.dw.read(&self.stream, 0, dw)
+    }
+
     fn time(&mut self, calls: u32, _: &[f32], _: &mut Output) -> Result<Duration> {
         let start = Instant::now();
         for _ in 0..calls {
@@ -154,4 +195,36 @@ impl Engine for Gpu {
         self.stream.synchronize()?;
         Ok(start.elapsed())
     }
+}
+
+/// Strides of a contiguous tensor of one or two dimensions.
+fn strides(shape: &[u64]) -> &'static [i64] {
+    if shape.len() == 1 { &[1] } else { &[WIDTH as i64, 1] }
+}
+
+#[allow(unsafe_code)] // views of device memory: the type system does not see it
+fn input<'a>(
+    stream: &Stream,
+    name: &'static str,
+    buffer: &Buffer,
+    dtype: Dtype,
+    shape: &[u64],
+) -> Result<TensorView<'a>> {
+    let (place, address, bytes) = (stream.place(), buffer.address(), buffer.bytes());
+    // SAFETY: the buffer outlives the work, since dropping it waits for the device; it is written only by `Buffer::write`
+    // and kernels on the stream that reads it (C1 and C2 of docs/safety.md).
+    unsafe { TensorView::from_raw(name, place, address, bytes, dtype, shape, strides(shape)) }
+}
+
+#[allow(unsafe_code)] // as above
+fn output<'a>(
+    stream: &Stream,
+    name: &'static str,
+    buffer: &mut Buffer,
+    dtype: Dtype,
+    shape: &[u64],
+) -> Result<TensorViewMut<'a>> {
+    let (place, address, bytes) = (stream.place(), buffer.address(), buffer.bytes());
+    // SAFETY: as above; moreover only work on this stream touches the buffer.
+    unsafe { TensorViewMut::from_raw(name, place, address, bytes, dtype, shape, strides(shape)) }
 }

@@ -1,6 +1,5 @@
 //! Fits the weight of an RMSNorm to a text. One step is: `y = rmsnorm(x) * w` by Cake, loss and `dy` on the host,
-//! `dw = sum over rows of dy * xhat` by Cake's canonical row tree, on the host until the backward pass is served on
-//! GPUs, and a move of `w` along `-dw`. No step depends on the number of threads or on the machine, so neither does the
+//! `dw = sum over rows of dy * xhat` by Cake again, and a move of `w` along `-dw`. No step depends on the number of threads or on the machine, so neither does the
 //! digest of the result.
 
 pub(crate) mod engine;
@@ -9,7 +8,6 @@ mod softmax;
 
 use std::time::Duration;
 
-use cake_core::sums;
 use cake_rmsnorm::Result;
 use engine::{Engine, Output};
 use half::bf16;
@@ -45,7 +43,8 @@ pub(crate) struct Fit<'a> {
     /// Loss at `w`, bits per byte.
     pub(crate) bits: f64,
     dw: Vec<f32>,
-    dy: Vec<bf16>,
+    /// The gradient at `trial`.
+    pub(crate) dy: Vec<bf16>,
     velocity: Vec<f32>,
     rate: f32,
     trial: (Vec<f32>, Output),
@@ -95,7 +94,7 @@ impl<'a> Fit<'a> {
         if bits >= self.bits {
             return Ok(false);
         }
-        sums::fast::row_tree(self.rows.count(), WIDTH, &self.dy, &self.rows.x, &output.rstd, &mut self.dw);
+        engine.backward(w, output, &self.dy, &mut self.dw)?;
         self.bits = bits;
         std::mem::swap(&mut self.w, w);
         std::mem::swap(&mut self.output, output);
