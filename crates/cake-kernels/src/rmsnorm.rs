@@ -304,12 +304,13 @@ programs! {
     H6144_SPLIT = split(6144, 256, 1, 0);
     H6144_WALK = walk(6144, 256, 1, 1, 2);
     H7168_SPLIT = split(7168, 256, 1, 0);
-    H7168_WALK = walk(7168, 512, 1, 1, 1);
+    H7168_WALK = walk(7168, 256, 1, 1, 2);
     H8192_SPLIT = split(8192, 256, 1, 0);
     H8192_WALK = walk(8192, 512, 1, 1, 1);
     H12288_SPLIT = split(12288, 512, 1, 0);
     H12288_WALK = walk(12288, 512, 1, 1, 1);
     H16384_SPLIT = split(16384, 512, 1, 0);
+    H16384_WALK = walk(16384, 512, 1, 1, 1);
 }
 
 /// Widths that have kernels of their own, in the order of the list.
