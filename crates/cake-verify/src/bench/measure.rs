@@ -45,10 +45,11 @@ pub fn row(
 ) -> Result<Vec<Measured>> {
     let tensors = Tensors::new(gpu, row, DEFAULT_SEED)?;
     let vectors = tensors.allow_vectors()?;
+    let shape = Shape { rows: u32::try_from(row.count()).unwrap_or(u32::MAX), vectors, in_place: false };
     let ways = Target::Cuda(gpu.device().clone()).plans(&row.spec)?;
     let wanted = |way: &&Way| match way.program {
         None => true,
-        Some(_) => programs == Programs::All && (vectors || !way.needs_vectors(&row.spec)),
+        Some(_) => programs == Programs::All && way.obstacle(&row.spec, shape).is_none(),
     };
     let mut right: Vec<&Way> = Vec::new();
     for way in ways.iter().filter(wanted) {
