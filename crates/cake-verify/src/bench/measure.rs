@@ -158,7 +158,7 @@ impl<'t> Way<'t> {
             (self.work)()?;
             (next.work)()
         };
-        let program = format!("{}, {}", self.program, next.program);
+        let program = format!("{} + {}", self.program, next.program);
         Way { engine: self.engine, program, ahead: self.ahead, work: Box::new(both) }
     }
 }
