@@ -1,7 +1,7 @@
 //! What the inputs of a row hold, and the canonical bits of what its calls write.
 
 use cake_core::Dtype;
-use cake_core::sums::{fast, plain, rms};
+use cake_core::sums::{fast, rms};
 use half::bf16;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 use rayon::prelude::*;
@@ -10,6 +10,7 @@ use super::rows::Row;
 use crate::cases::layout::{Layout, Placed};
 use crate::cases::values::{Values, Weights};
 use crate::engine::expected;
+use crate::engine::gradients::GradientRow;
 
 /// Inputs repeat after this many rows, a prime: the host makes so many, the device copies them.
 const DISTINCT: u64 = 61;
@@ -47,8 +48,7 @@ pub struct Answers {
 #[derive(Debug)]
 pub struct Answer {
     forward: expected::Row,
-    dy: Vec<u16>,
-    dx: Option<Vec<u16>>,
+    gradients: Option<GradientRow>,
 }
 
 impl Answers {
@@ -74,18 +74,20 @@ impl Answers {
         let mut forward = expected::Row { x: content(X, *inputs), residual, ..expected::Row::default() };
         forward.compute(self.weight.as_deref(), spec.offset, EPS);
 
-        let mut answer = Answer { forward, dy: content(DY, Layout::Contiguous), dx: None };
-        if self.row.backward().is_some_and(|backward| backward.dx) {
-            let dh = spec.residual.then(|| content(DH, Layout::Contiguous));
-            let dh: Option<&[bf16]> = dh.as_ref().map(|dh| dh.reinterpret_cast());
-            let weight = self.weight.as_ref().map(|bits| bits.iter().map(|&bits| f32::from_bits(bits)));
-            let (weight, offset) = (weight.map(|weight| weight.collect::<Vec<f32>>()), rms::offset(spec.offset));
-            let mut dx = vec![bf16::ZERO; answer.dy.len()];
-            let (dy, x, rstd) = answer.terms();
-            plain::backward_row(dy, x, weight.as_deref(), offset, rstd, dh, &mut dx);
-            answer.dx = Some(dx.reinterpret_cast().to_vec());
-        }
-        answer
+        let gradients = self.row.backward().map(|backward| {
+            let mut gradients = GradientRow {
+                x: forward.h.as_ref().unwrap_or(&forward.x).clone(),
+                dy: content(DY, Layout::Contiguous),
+                dh: (spec.residual && backward.dx).then(|| content(DH, Layout::Contiguous)),
+                rstd: forward.rstd,
+                dx: Vec::new(),
+            };
+            if backward.dx {
+                gradients.compute(self.weight.as_deref(), spec.offset);
+            }
+            gradients
+        });
+        Answer { forward, gradients }
     }
 
     /// The `rstd` of each row that is no repetition, in order.
@@ -95,14 +97,15 @@ impl Answers {
 
     /// The gradient of the weight, BF16.
     pub fn dw(&self) -> Vec<u16> {
-        let rows = self.distinct();
+        let rows: Vec<GradientRow> = self.distinct().into_iter().filter_map(|answer| answer.gradients).collect();
         let mut dw = vec![bf16::ZERO; self.row.spec.width as usize];
         dw.par_chunks_mut(256).enumerate().for_each(|(task, dw)| {
             let columns = 256 * task..256 * task + dw.len();
             let mut tree = fast::RowTree::new(dw.len());
-            for answer in rows.iter().cycle().take(self.row.count() as usize) {
-                let (dy, x, rstd) = answer.terms();
-                tree.push(&dy[columns.clone()], &x[columns.clone()], rstd);
+            for GradientRow { dy, x, rstd, .. } in rows.iter().cycle().take(self.row.count() as usize) {
+                let (dy, x): (&[bf16], &[bf16]) =
+                    (dy[columns.clone()].reinterpret_cast(), x[columns.clone()].reinterpret_cast());
+                tree.push(dy, x, f32::from_bits(*rstd));
             }
             let mut root = vec![0.0; dw.len()];
             tree.finish(&mut root);
@@ -118,20 +121,15 @@ impl Answers {
 }
 
 impl Answer {
-    /// In the order of [`H`], [`Y`], [`DX`].
+    /// In the order of [`H`], [`Y`], [`DX`]; of `h` and `dx` what the calls compute.
     pub fn outputs(&self) -> [Option<&[u16]>; 3] {
-        [self.forward.h.as_deref(), Some(&self.forward.y), self.dx.as_deref()]
+        let dx = self.gradients.as_ref().map(|gradients| &gradients.dx[..]).filter(|dx| !dx.is_empty());
+        [self.forward.h.as_deref(), Some(&self.forward.y), dx]
     }
 
     /// As bits.
     pub fn rstd(&self) -> u32 {
         self.forward.rstd
-    }
-
-    /// What the gradients are made of: `dy`, what was normalised, and its `rstd`.
-    fn terms(&self) -> (&[bf16], &[bf16], f32) {
-        let x = self.forward.h.as_ref().unwrap_or(&self.forward.x);
-        (self.dy.reinterpret_cast(), x.reinterpret_cast(), f32::from_bits(self.rstd()))
     }
 }
 

@@ -49,7 +49,7 @@ const KINDS: [Kind; 7] = [
     Kind { name: "backward", calls: Calls::Backward, ..PLAIN },
     Kind { name: "backward+res", calls: Calls::Backward, form: Form::COMMON[1], ..PLAIN },
     // Any limit takes the program for many rows: a workspace, and CTAs that are launched together.
-    Kind { name: "backward, max_sms", calls: Calls::Backward, max_sms: Some(u32::MAX), ..PLAIN },
+    Kind { name: "backward max_sms", calls: Calls::Backward, max_sms: Some(u32::MAX), ..PLAIN },
 ];
 
 /// What is timed of each kind.
@@ -59,7 +59,7 @@ const PARTS: [&str; 3] = ["views and run", "views", "run"];
 type Timed<'c> = &'c mut dyn FnMut() -> Result<Duration>;
 
 const CLOCK: &str = "the clock itself";
-const LAUNCH: &str = "cuLaunchKernel, empty kernel";
+const LAUNCH: &str = "cuLaunchKernel of an empty kernel";
 
 /// Every name of a figure.
 pub fn names() -> Vec<String> {
@@ -152,8 +152,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_unique() {
+    fn names_are_unique_and_stand_in_csv_as_they_are() {
         let names = names();
+        assert!(names.iter().all(|name| !name.contains([',', '"'])), "{names:?}");
         assert!((1..names.len()).all(|i| !names[..i].contains(&names[i])), "{names:?}");
     }
 

@@ -4,7 +4,6 @@ use std::marker::PhantomData;
 
 use anyhow::Result;
 use cake_core::{Buffer, Dtype, Element, Place};
-use cake_rmsnorm::Backward;
 use half::bf16;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 
@@ -12,7 +11,7 @@ use super::answers::{Answers, DH, DX, DY, EPS, H, RESIDUAL, X, Y, row_offset};
 use super::driver::Gpu;
 use super::rows::Row;
 use crate::cases::layout::{Layout, Placed};
-use crate::engine::call::Call;
+use crate::engine::call::{BackwardCall, Call};
 use crate::engine::expected::weight_halfwords;
 use crate::engine::image::{POISON, halfwords};
 use crate::engine::memory::Argument;
@@ -40,37 +39,6 @@ struct Tensor {
     placed: Placed,
     place: Place,
     buffer: Buffer,
-}
-
-/// A backward call, as [`Call`] is a forward one.
-#[derive(Clone, Debug)]
-#[allow(missing_docs)] // named as the arguments
-pub struct BackwardCall<'m> {
-    pub dy: Argument<'m>,
-    pub x: Argument<'m>,
-    pub weight: Option<Argument<'m>>,
-    pub rstd: Option<Argument<'m>>,
-    pub eps: f32,
-    pub dh: Option<Argument<'m>>,
-    pub dx: Option<Argument<'m>>,
-    pub dw: Option<Argument<'m>>,
-}
-
-impl<'m> BackwardCall<'m> {
-    /// The views, without a workspace; refused when one of them is not possible.
-    pub fn views(&self) -> cake_core::Result<Backward<'m>> {
-        Ok(Backward {
-            dy: self.dy.view()?,
-            x: self.x.view()?,
-            weight: self.weight.as_ref().map(Argument::view).transpose()?,
-            rstd: self.rstd.as_ref().map(Argument::view).transpose()?,
-            eps: self.eps,
-            dh: self.dh.as_ref().map(Argument::view).transpose()?,
-            dx: self.dx.as_ref().map(Argument::view_mut).transpose()?,
-            dw: self.dw.as_ref().map(Argument::view_mut).transpose()?,
-            workspace: None,
-        })
-    }
 }
 
 impl Tensors {
@@ -154,6 +122,7 @@ impl Tensors {
             dh: argument(&self.inputs[DH]).filter(|_| spec.dx),
             dx: argument(&self.outputs[DX]).filter(|_| spec.dx),
             dw: argument(&self.dw),
+            workspace: None,
         })
     }
 
