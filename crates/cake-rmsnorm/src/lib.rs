@@ -78,6 +78,7 @@ mod args;
 mod backward;
 mod bind;
 mod chunks;
+mod combine;
 mod forward;
 mod host;
 pub mod routes;
@@ -87,6 +88,7 @@ pub use backward::RmsNormBackward;
 pub use cake_core::{
     Arch, Buffer, Device, DeviceInfo, Dtype, Error, Place, Result, Stream, TensorView, TensorViewMut, Workspace,
 };
+pub use combine::{Combine, CombineDw, CombineSpec};
 pub use forward::RmsNormForward;
 
 /// Plan of the forward pass, see [`Forward`] for its arguments.
@@ -94,3 +96,6 @@ pub type ForwardPlan = cake_core::Plan<RmsNormForward>;
 
 /// Plan of the backward pass, see [`Backward`] for its arguments.
 pub type BackwardPlan = cake_core::Plan<RmsNormBackward>;
+
+/// Plan that joins the weight gradients of row shards, see [`Combine`].
+pub type CombinePlan = cake_core::Plan<CombineDw>;
