@@ -8,15 +8,21 @@
 //! | `h`    | the nearest bf16 of `x + residual` | see [`h`] |
 //! | `rstd` | `(D + 7) / 2 + 2` roundings of relative size `u` | see [`rstd`] |
 //! | `y`    | the nearest bf16 of anything within 3 more roundings | see [`y`] |
+//! | `dx`   | the nearest bf16 of anything within the errors of its steps | see [`BackwardRow`] |
+//! | `dw`   | `k + 9 + L` roundings of the sum of the terms' sizes, then one to its type | see [`dw`] |
 //!
 //! The bounds are intervals, computed in MPFR from the exact values: where a step may overflow or underflow, an end of
 //! the interval does, and where an end of the interval is no number, NaN is allowed; where both are none, it is asked
 //! for. Nothing is allowed beyond the roundings that docs/numerics.md names.
+//!
+//! The sums of the backward have terms of either sign, so that a distance from the exact value is added up step by step
+//! instead. Distances are `f64`; [`SLACK`] covers their own roundings. Where a step may overflow, or meets an infinity,
+//! anything is allowed; where it meets a NaN, only that.
 
 use rug::Float;
 
 use crate::reference::number::{self, Format, PRECISION, nearest, power_of_two};
-use crate::reference::rmsnorm::Statistics;
+use crate::reference::rmsnorm::{Gradient, Statistics};
 
 /// What an output may be: anything from `low` to `high`, or NaN as the flags say. The ends are numbers of the output's
 /// format, and exact as `f64`.
@@ -62,6 +68,19 @@ impl Allowed {
         self.nan == Nan::Refused && usual && self.high - self.low <= width
     }
 
+    /// Anything.
+    const ANYTHING: Allowed = Allowed { low: f64::NEG_INFINITY, high: f64::INFINITY, nan: Nan::Allowed };
+
+    /// NaN alone.
+    const NOT_A_NUMBER: Allowed = Allowed { nan: Nan::Required, ..Allowed::ANYTHING };
+
+    /// Anything up to `distance` from `exact`, rounded.
+    fn around(exact: &Float, distance: f64, format: Format) -> Allowed {
+        let distance = distance * SLACK;
+        let (low, high) = (Float::with_val(PRECISION, exact - distance), Float::with_val(PRECISION, exact + distance));
+        Allowed::between(&low, &high, format)
+    }
+
     fn between(low: &Float, high: &Float, format: Format) -> Allowed {
         let nan = match (low.is_nan(), high.is_nan()) {
             (false, false) => Nan::Refused,
@@ -92,6 +111,17 @@ pub struct Rstd {
 }
 
 impl Rstd {
+    /// One that a call is given.
+    pub fn given(rstd: &Float) -> Rstd {
+        Rstd { low: rstd.clone(), high: rstd.clone() }
+    }
+
+    /// How far from `exact` it may be.
+    fn distance(&self, exact: &Float) -> f64 {
+        let above = Float::with_val(PRECISION, &self.high - exact).to_f64();
+        above.max(Float::with_val(PRECISION, exact - &self.low).to_f64())
+    }
+
     /// The interval, its ends rounded to f32.
     pub fn allowed(&self) -> Allowed {
         Allowed::between(&self.low, &self.high, Format::F32)
@@ -142,6 +172,174 @@ pub fn y(x: u16, rstd: &Rstd, w_effective: &Float) -> Allowed {
     };
     let (low, high) = (size(Side::Low, &rstd.low), size(Side::High, &rstd.high));
     if negative { Allowed::between(&-high, &-low, Format::Bf16) } else { Allowed::between(&low, &high, Format::Bf16) }
+}
+
+/// What the columns of a row of the backward have in common.
+#[derive(Debug)]
+pub struct BackwardRow<'a> {
+    exact: &'a Gradient,
+    rstd: &'a Float,
+    /// Distances of `rstd` and of `c`.
+    off: [f64; 2],
+    offset: bool,
+    /// What is allowed in every column, where that does not depend on the column.
+    every: Option<Allowed>,
+}
+
+impl<'a> BackwardRow<'a> {
+    /// From the exact row, the exact `rstd`, and what the kernel's `rstd` may be.
+    ///
+    /// - `xhat = x * rstd`: the distance of `rstd`, and 1 rounding. See [`Rounded::product`] for products.
+    /// - `g = dy * w`: with an offset 1 rounding for `w`, and 1 for the product.
+    /// - `c`: the distances of both factors; `D + 5` roundings of a sum that may be as large as that of the sizes, as in
+    ///   [`rstd`], and `eta` for each FMA; 1 rounding for the division, 1 more for H beyond 2^24.
+    pub fn new(exact: &'a Gradient, rstd: &'a Float, may_be: &Rstd, offset: bool) -> BackwardRow<'a> {
+        let width = exact.g.len();
+        let depth = width.div_ceil(8).next_power_of_two().ilog2();
+        let mut row = BackwardRow { exact, rstd, off: [may_be.distance(rstd), 0.0], offset, every: None };
+        let (mut sizes, mut distance, mut largest) = (0.0, 0.0, 0.0_f64);
+        for i in 0..width {
+            let (g, xhat) = (row.g(i), row.xhat(i));
+            sizes += g.most() * xhat.most();
+            distance += g.product(xhat);
+            largest = largest.max(g.most()).max(xhat.most());
+        }
+        let sum = Rounded { size: sizes, off: distance + roundings(depth + 5) * sizes + width as f64 * ETA };
+        let mean = Rounded { size: exact.c.to_f64().abs(), off: sum.off / width as f64 };
+        row.off[1] = mean.rounded(if width > 1 << 24 { 2 } else { 1 }).off;
+        row.every = match exact.g.iter().chain(&exact.xhat).any(Float::is_nan) {
+            true => Some(Allowed::NOT_A_NUMBER),
+            false => may_overflow([largest, sum.most()]).then_some(Allowed::ANYTHING),
+        };
+        row
+    }
+
+    /// `dx = bf16(rstd * fma(-xhat, c, g) [+ dh])` in column `i`, which is `exact` without `dh`: the distances of the
+    /// factors, 1 rounding each for FMA, product and sum, then 1 to bf16.
+    pub fn dx(&self, i: usize, exact: &Float, dh: Option<u16>) -> Allowed {
+        let dh = dh.map(number::bf16);
+        if dh.as_ref().is_some_and(Float::is_nan) {
+            return Allowed::NOT_A_NUMBER;
+        }
+        if let Some(allowed) = self.every {
+            return allowed;
+        }
+        let (g, xhat) = (self.g(i), self.xhat(i));
+        let c = Rounded { size: self.exact.c.to_f64().abs(), off: self.off[1] };
+        let rstd = Rounded { size: self.rstd.to_f64(), off: self.off[0] };
+        let product = Float::with_val(PRECISION, &self.exact.xhat[i] * &self.exact.c);
+        let inner = Float::with_val(PRECISION, &self.exact.g[i] - &product).to_f64().abs();
+        let inner = Rounded { size: inner, off: g.off + xhat.product(c) }.rounded(1);
+        let outer = Rounded { size: exact.to_f64().abs(), off: inner.product(rstd) }.rounded(1);
+        let (exact, last) = match dh {
+            None => (exact.clone(), outer),
+            Some(dh) => {
+                let sum = Float::with_val(PRECISION, exact + &dh);
+                let size = sum.to_f64().abs();
+                (sum, Rounded { size, ..outer }.rounded(1))
+            }
+        };
+        if may_overflow([inner.most(), outer.most(), last.most()]) {
+            return Allowed::ANYTHING;
+        }
+        Allowed::around(&exact, last.off, Format::Bf16)
+    }
+
+    fn xhat(&self, i: usize) -> Rounded {
+        let size = self.exact.xhat[i].to_f64().abs();
+        let relative = if self.off[0] == 0.0 { 0.0 } else { self.off[0] / self.rstd.to_f64() };
+        Rounded { size, off: size * relative }.rounded(1)
+    }
+
+    fn g(&self, i: usize) -> Rounded {
+        let size = self.exact.g[i].to_f64().abs();
+        Rounded { size, off: 0.0 }.rounded(if self.offset { 2 } else { 1 })
+    }
+}
+
+/// A row's part in a column of `dw`.
+#[derive(Debug)]
+#[allow(missing_docs)] // named as the arguments
+pub struct Term<'a> {
+    /// How many rows are the same.
+    pub times: usize,
+    pub dy: u16,
+    pub x: u16,
+    /// Exact.
+    pub rstd: &'a Float,
+    /// What the kernel's may be.
+    pub may_be: &'a Rstd,
+}
+
+/// `dw = round(tree(dy * xhat))`, or `round(old + tree(dy * xhat))` if it is added to; `exact` is the exact value.
+///
+/// `xhat` has the distance of `rstd` and 1 rounding. A term passes through at most 8 FMAs of its leaf, each of which may
+/// lose `eta`, and `L = ceil(log2(ceil(T / 8)))` additions, of a sum that may be as large as that of the sizes. Adding to
+/// `old` is 1 more, and the last is to the type of `dw`.
+pub fn dw<'a>(exact: &Float, accumulate: bool, terms: impl Iterator<Item = Term<'a>>, format: Format) -> Allowed {
+    let (mut rows, mut sum, mut nan) = (0, Rounded { size: 0.0, off: 0.0 }, false);
+    for Term { times, dy, x, rstd, may_be } in terms {
+        let (dy, x) = (number::bf16(dy), number::bf16(x));
+        let xhat = Float::with_val(PRECISION, &x * rstd);
+        nan |= dy.is_nan() || xhat.is_nan();
+        let (dy, times) = (dy.to_f64().abs(), times as f64);
+        let off = x.to_f64().abs() * may_be.distance(rstd);
+        let xhat = Rounded { size: xhat.to_f64().abs(), off }.rounded(1);
+        sum.size += times * dy * xhat.most();
+        sum.off += times * dy * xhat.off;
+        rows += times as usize;
+    }
+    let levels = rows.div_ceil(8).next_power_of_two().ilog2();
+    let off = sum.off + roundings(8 + levels) * sum.size + rows as f64 * ETA;
+    let root = Rounded { size: exact.to_f64().abs(), off };
+    let last = if accumulate { root.rounded(1) } else { root };
+    match nan {
+        true => Allowed::NOT_A_NUMBER,
+        false if may_overflow([sum.size, last.most()]) => Allowed::ANYTHING,
+        false => Allowed::around(exact, last.off, format),
+    }
+}
+
+/// The size of an exact number, and how far a computed one may be from it.
+#[derive(Clone, Copy, Debug)]
+struct Rounded {
+    size: f64,
+    off: f64,
+}
+
+impl Rounded {
+    /// The largest size that the computed number may have.
+    fn most(self) -> f64 {
+        self.size + self.off
+    }
+
+    /// After `n` roundings, the last of which may be that of a product or quotient below the normal numbers.
+    fn rounded(self, n: u32) -> Rounded {
+        Rounded { off: self.off + roundings(n) * self.most() + ETA, ..self }
+    }
+
+    /// How far the exact product of two computed numbers may be from that of the exact ones.
+    fn product(self, other: Rounded) -> f64 {
+        self.size * other.off + self.off * other.most()
+    }
+}
+
+/// `(1 + u)^n - 1`, or a little more.
+fn roundings(n: u32) -> f64 {
+    let first_order = f64::from(n) * 2f64.powi(-24);
+    first_order * (1.0 + first_order)
+}
+
+/// [`eta`].
+const ETA: f64 = 1.0 / (1u128 << 75) as f64 / (1u128 << 75) as f64;
+
+/// Covers the roundings of distances: 2^-53 for each term of a sum of at most 2^31.
+const SLACK: f64 = 1.0 + 1.0 / (1 << 20) as f64;
+
+/// Whether one of some sizes may be infinite, or none, in f32 arithmetic: 2^128 (1 - 2^-25) or more.
+fn may_overflow<const N: usize>(sizes: [f64; N]) -> bool {
+    let threshold = 2f64.powi(128) - 2f64.powi(103);
+    !sizes.into_iter().all(|size| size < threshold)
 }
 
 /// Which end of an interval of positive numbers is computed.
@@ -224,6 +422,66 @@ mod tests {
         assert_eq!((allowed.low, allowed.high), (1.0, 1.0));
         let midpoint = allowed_y(&[ONE; 64], 0.0, ONE, -1.0 - 2f64.powi(-8));
         assert_eq!((midpoint.low, midpoint.high), (-1.0 - 2f64.powi(-7), -1.0));
+    }
+
+    const THREE: u16 = 0x4040;
+
+    fn exact_row(dy: &[u16], x: &[u16], rstd: &Float) -> Gradient {
+        crate::reference::rmsnorm::gradient(dy, x, &vec![Float::with_val(PRECISION, 1); x.len()], rstd)
+    }
+
+    #[test]
+    fn dx_keeps_within_the_sum_of_its_roundings() {
+        let rstd = Float::with_val(PRECISION, 1);
+        let (x, dy) = ([ONE; 64], [[ONE, THREE]; 32].concat());
+        let exact = exact_row(&dy, &x, &rstd);
+        let row = BackwardRow::new(&exact, &rstd, &Rstd::given(&rstd), false);
+        // docs/numerics.md with k = 0: u ((k + 3) |g| + (D + 3k + 11) |xhat| m), here D = 3, m = 2.
+        let u = 2f64.powi(-24);
+        for (i, g) in [(0, 1.0), (1, 3.0)] {
+            let stated = u * (3.0 * g + 14.0 * 2.0) * (1.0 + 1e-4);
+            let (c, g) = (Rounded { size: 2.0, off: row.off[1] }, row.g(i));
+            let inner = Rounded { size: 1.0, off: g.off + row.xhat(i).product(c) }.rounded(1).rounded(1);
+            assert!(inner.off <= stated && inner.off > stated / 3.0, "{:e} of {stated:e}", inner.off);
+        }
+        let allowed = row.dx(0, &exact.dx(0, &rstd), None);
+        assert_eq!((allowed.low, allowed.high), (-1.0, -1.0));
+        // The exact value with dh, 2^-8 beyond a bf16, is next to a midpoint of two.
+        let dh = 0x3b80;
+        let midpoint = row.dx(1, &exact.dx(1, &rstd), Some(dh));
+        assert_eq!((midpoint.low, midpoint.high), (1.0, 1.0 + 2f64.powi(-7)));
+        assert_eq!(row.dx(0, &exact.dx(0, &rstd), Some(0x7fc0)).nan, Nan::Required);
+    }
+
+    #[test]
+    fn a_nan_or_an_overflow_anywhere_in_a_row_is_seen_in_each_dx() {
+        let rstd = Float::with_val(PRECISION, 1);
+        let of = |dy: u16| {
+            let exact = exact_row(&[ONE, dy], &[ONE, ONE], &rstd);
+            BackwardRow::new(&exact, &rstd, &Rstd::given(&rstd), false).dx(0, &exact.dx(0, &rstd), None).nan
+        };
+        assert_eq!([of(ONE), of(0x7fc0), of(0x7f80)], [Nan::Refused, Nan::Required, Nan::Allowed]);
+    }
+
+    #[test]
+    fn dw_keeps_within_the_roundings_of_its_tree() {
+        let rstd = Float::with_val(PRECISION, 1);
+        let may_be = Rstd::given(&rstd);
+        let of = |times, x, accumulate, exact: f64| {
+            let term = Term { times, dy: ONE, x, rstd: &rstd, may_be: &may_be };
+            dw(&Float::with_val(PRECISION, exact), accumulate, [term].into_iter(), Format::F32)
+        };
+        // k = 0, L = 10, so 19 roundings of u = one half ulp above a power of two, one ulp below.
+        let u = 2f64.powi(-24);
+        let allowed = of(8192, ONE, false, 8192.0);
+        assert!(allowed.holds(8192.0 * (1.0 + 18.0 * u)) && allowed.holds(8192.0 * (1.0 - 18.0 * u)), "{allowed:?}");
+        assert!(!allowed.holds(8192.0 * (1.0 + 22.0 * u)) && !allowed.holds(8192.0 * (1.0 - 22.0 * u)), "{allowed:?}");
+        // An old value of the other sign leaves the error of the sum alone.
+        let cancelled = of(8192, ONE, true, 0.0);
+        assert!(cancelled.holds(8192.0 * 18.0 * u) && !cancelled.holds(8192.0 * 22.0 * u), "{cancelled:?}");
+        assert_eq!(of(0, ONE, false, 0.0), Allowed { low: 0.0, high: 0.0, nan: Nan::Refused });
+        assert_eq!(of(1, 0x7fc0, false, f64::NAN).nan, Nan::Required);
+        assert_eq!(of(1, 0x7f80, false, f64::INFINITY).nan, Nan::Allowed);
     }
 
     #[test]

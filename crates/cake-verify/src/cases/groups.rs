@@ -1,6 +1,8 @@
 //! The matrix: groups of cases, each group with its reason. A group is one test of `tests/device.rs`.
 
-use cake_core::{Arch, DeviceInfo, Dtype, Op};
+pub mod backward;
+
+use cake_core::{Arch, DeviceInfo, Dtype, Op, Shape};
 use cake_rmsnorm::{RmsNormForward, Spec};
 
 use super::layout::Layout;
@@ -38,13 +40,13 @@ impl Profile {
 
 /// Cases that are tried for the same reason.
 #[derive(Clone, Debug)]
-pub struct Group {
+pub struct Group<C = Case> {
     /// Unique; a path like `rows/h6144`.
     pub name: String,
     /// What would be found.
     pub why: &'static str,
     /// The cases.
-    pub cases: Vec<Case>,
+    pub cases: Vec<C>,
     /// Whether every program that can serve a case is tried, or the routed one alone.
     pub forced: bool,
 }
@@ -101,23 +103,22 @@ fn rows(width: u32, profile: Profile) -> Vec<Case> {
 fn windows(width: u32, device: &DeviceInfo) -> Vec<Case> {
     let mut cases = Vec::new();
     for form in Form::COMMON {
-        let edges = window_edges(&Spec { width, ..form.spec() }, device);
-        let beyond = edges.last().map(|edge| edge + edge / 2 + 3);
-        let rows = edges.into_iter().chain(beyond);
+        let spec = Spec { width, ..form.spec() };
+        let rows = window_edges::<RmsNormForward>(&spec, device, ALIGNED);
         cases.extend(rows.map(|rows| Case::new(rows, width).form(form)));
     }
     cases.retain(|case| case.elements() <= Profile::Full.most_elements());
     cases
 }
 
-/// The last number of rows of each window, and the first of the next.
-fn window_edges(spec: &Spec, device: &DeviceInfo) -> Vec<u64> {
-    let routes = RmsNormForward::routes(spec, device.arch, ALIGNED).routes();
+/// The last number of rows of each window, and the first of the next; then one far into the last window.
+fn window_edges<O: Op>(spec: &O::Spec, device: &DeviceInfo, shape: Shape) -> impl Iterator<Item = u64> {
+    let routes = O::routes(spec, device.arch, shape).routes();
     let bounded = routes.iter().filter(|route| route.rows_per_sm != u32::MAX);
-    bounded
-        .map(|route| u64::from(route.rows_per_sm) * u64::from(device.sms))
-        .flat_map(|edge| [edge, edge + 1])
-        .collect()
+    let edges = bounded.map(|route| u64::from(route.rows_per_sm) * u64::from(device.sms));
+    let edges: Vec<u64> = edges.flat_map(|edge| [edge, edge + 1]).collect();
+    let beyond = edges.last().map(|edge| edge + edge / 2 + 3);
+    edges.into_iter().chain(beyond)
 }
 
 fn forms(widths: &[u32]) -> Vec<Case> {

@@ -7,7 +7,7 @@ pub mod shapes;
 pub mod values;
 
 use cake_core::{Dtype, Shape};
-use cake_rmsnorm::Spec;
+use cake_rmsnorm::{BackwardSpec, Spec};
 use std::fmt;
 
 use layout::Layout;
@@ -42,7 +42,7 @@ pub struct Case {
     pub distinct: u64,
 }
 
-/// A layout for each tensor of a call.
+/// A layout for each tensor of a call; a call has some of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[allow(missing_docs)] // named as the arguments
 pub struct Layouts {
@@ -52,12 +52,72 @@ pub struct Layouts {
     pub h: Layout,
     pub rstd: Layout,
     pub weight: Layout,
+    pub dy: Layout,
+    pub dh: Layout,
+    pub dx: Layout,
+    pub dw: Layout,
 }
 
 impl Layouts {
     /// The same layout everywhere.
     pub const fn all(layout: Layout) -> Layouts {
-        Layouts { x: layout, residual: layout, y: layout, h: layout, rstd: layout, weight: layout }
+        Layouts {
+            x: layout,
+            residual: layout,
+            y: layout,
+            h: layout,
+            rstd: layout,
+            weight: layout,
+            dy: layout,
+            dh: layout,
+            dx: layout,
+            dw: layout,
+        }
+    }
+}
+
+/// One backward call.
+#[derive(Clone, Debug)]
+pub struct BackwardCase {
+    /// The forward that it belongs to. `rstd` says whether the call is given one, `values` are those of `x`, and the
+    /// layouts are those of the backward's tensors.
+    pub norm: Case,
+    /// Whether the call asks for `dx`.
+    pub dx: bool,
+    /// Dtype of `dw`, if the call asks for it.
+    pub dw: Option<Dtype>,
+    /// Whether `dw` is added to.
+    pub accumulate: bool,
+    /// SMs that the plan may occupy.
+    pub max_sms: Option<u32>,
+    /// What `dy` and `dh` hold.
+    pub gradients: Values,
+    /// `dx` is `dy`, element for element; the layout of `dy` serves both.
+    pub dx_over_dy: bool,
+}
+
+impl BackwardCase {
+    /// The plainest case: both gradients of [`Case::new`], from its `rstd`.
+    pub fn new(rows: u64, width: u32) -> BackwardCase {
+        BackwardCase::of(Case::new(rows, width))
+    }
+
+    /// Both gradients of a forward; without a weight only `dx`.
+    pub fn of(norm: Case) -> BackwardCase {
+        let dw = norm.spec.weight.map(|_| Dtype::F32);
+        let gradients = Values::Normal;
+        BackwardCase { norm, dx: true, dw, accumulate: false, max_sms: None, gradients, dx_over_dy: false }
+    }
+
+    /// What the plan fixes.
+    pub fn spec(&self) -> BackwardSpec {
+        let BackwardCase { ref norm, dx, dw, accumulate, max_sms, .. } = *self;
+        BackwardSpec { norm: norm.spec, rstd: norm.rstd, dx, dw, accumulate, max_sms }
+    }
+
+    /// Whether the call has a `dh`.
+    pub fn dh(&self) -> bool {
+        self.norm.spec.residual && self.dx
     }
 }
 
@@ -157,12 +217,32 @@ impl fmt::Display for Case {
         if self.weights != Weights::Usual {
             write!(f, " weights={:?}", self.weights)?;
         }
-        let Layouts { x, residual, y, h, rstd, weight } = self.layouts;
-        let named = [("x", x), ("residual", residual), ("y", y), ("h", h), ("rstd", rstd), ("weight", weight)];
+        let Layouts { x, residual, y, h, rstd, weight, dy, dh, dx, dw } = self.layouts;
+        let forward = [("x", x), ("residual", residual), ("y", y), ("h", h), ("rstd", rstd), ("weight", weight)];
+        let named = forward.into_iter().chain([("dy", dy), ("dh", dh), ("dx", dx), ("dw", dw)]);
         for (name, layout) in named {
             if layout != Layout::Contiguous {
                 write!(f, " {name}:{layout:?}")?;
             }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for BackwardCase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "backward {}", self.norm)?;
+        if let Some(dtype) = self.dw {
+            write!(f, " dw{}{dtype}", if self.accumulate { "+=" } else { "=" })?;
+        }
+        for (flag, text) in [(!self.dx, " no-dx"), (self.dx_over_dy, " dx=dy")] {
+            f.write_str(if flag { text } else { "" })?;
+        }
+        if let Some(sms) = self.max_sms {
+            write!(f, " max_sms={sms}")?;
+        }
+        if self.gradients != Values::Normal {
+            write!(f, " gradients={:?}", self.gradients)?;
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 
 use super::{Context, Task};
 use crate::cases::Case;
+use crate::engine::call::Arguments;
 use crate::engine::driver::{Current, current_context};
 use crate::engine::setup::Setup;
 use crate::report::Tally;
@@ -46,7 +47,7 @@ fn calls(context: &Context) -> Result<(), String> {
     let plan = context.target.plan(&setup.case.spec).map_err(text)?;
     plan.warm_up().map_err(text)?;
     unchanged("warm_up")?;
-    setup.call().run(&plan, &setup.lane).map_err(text)?;
+    setup.run(&plan).map_err(text)?;
     unchanged("a call")?;
     let mut bad = setup.call();
     bad.eps = -1.0;

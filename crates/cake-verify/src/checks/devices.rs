@@ -4,6 +4,7 @@ use cake_core::{Device, Error, Place};
 
 use super::{Context, Task};
 use crate::cases::{Case, Form};
+use crate::engine::call::Arguments;
 use crate::engine::driver::{Current, current_context};
 use crate::engine::setup::Setup;
 use crate::engine::target::Target;
@@ -43,7 +44,7 @@ fn interleave(context: &Context, other: Device) -> Result<(), String> {
     for _ in 0..3 {
         for (setup, plan) in setups.iter().zip(&plans) {
             setup.reset().map_err(text)?;
-            setup.call().queue(plan, &setup.lane).map_err(text)?;
+            setup.queue(plan).map_err(text)?;
         }
         for setup in &setups {
             setup.lane.synchronize().map_err(text)?;

@@ -6,8 +6,8 @@ use super::{Context, Task};
 use crate::cases::values::Values;
 use crate::cases::{Case, Form};
 use crate::engine::driver::Graph;
-use crate::engine::expected::Expected;
 use crate::engine::setup::Setup;
+use crate::engine::subject::Subject;
 
 const CHECK: &str = "graphs";
 
@@ -27,17 +27,17 @@ fn cold(context: &Context) -> Result<(), String> {
     let setup = Setup::new(&case, &context.target, context.seed).map_err(text)?;
     let stream = setup.lane.stream().ok_or("needs a GPU")?;
     let plan = context.target.plan(&case.spec).map_err(text)?;
-    let (_, captured) = Graph::capture(stream, || setup.call().queue(&plan, &setup.lane))?;
+    let (_, captured) = Graph::capture(stream, || setup.queue(&plan))?;
     match captured {
         Err(Error::WarmUpNeeded { .. }) => {}
         Err(other) => return Err(format!("expected Error::WarmUpNeeded, got {other}")),
         Ok(()) => return Err("a capture without warm-up was not refused".into()),
     }
     nothing_written(&setup)?;
-    setup.call().run(&plan, &setup.lane).map_err(|error| format!("after the refused capture: {error}"))?;
+    setup.run(&plan).map_err(|error| format!("after the refused capture: {error}"))?;
     setup.expect_canonical()?;
     setup.reset().map_err(text)?;
-    let (graph, captured) = Graph::capture(stream, || setup.call().queue(&plan, &setup.lane))?;
+    let (graph, captured) = Graph::capture(stream, || setup.queue(&plan))?;
     captured.map_err(text)?;
     graph?.launch(stream)?;
     setup.expect_canonical()
@@ -47,25 +47,33 @@ fn cold(context: &Context) -> Result<(), String> {
 fn replays(context: &Context) -> Result<(), String> {
     for form in Form::COMMON {
         for width in [128, 1000, 6144] {
-            let case = Case::new(300, width).form(form);
-            for way in context.target.plans(&case.spec).map_err(text)?.iter() {
-                let mut setup = Setup::new(&case, &context.target, context.seed).map_err(text)?;
-                way.plan.warm_up().map_err(text)?;
-                let graph = {
-                    let stream = setup.lane.stream().ok_or("needs a GPU")?;
-                    let (graph, captured) = Graph::capture(stream, || setup.call().queue(&way.plan, &setup.lane))?;
-                    captured.map_err(text)?;
-                    graph?
-                };
-                nothing_written(&setup)?;
-                for round in 0..10 {
-                    let values = [Values::Normal, Values::Large, Values::NotNumbers][round % 3];
-                    let other = Case { values, ..case.clone() };
-                    setup.replace(Expected::of(&other, context.seed + round as u64)).map_err(text)?;
-                    graph.launch(setup.lane.stream().ok_or("needs a GPU")?)?;
-                    setup.expect_canonical().map_err(|error| format!("{} replay {round}: {error}", way.name))?;
-                }
-            }
+            replay(context, &Case::new(300, width).form(form))?;
+        }
+    }
+    Ok(())
+}
+
+fn replay<C: Subject>(context: &Context, case: &C) -> Result<(), String> {
+    let spec = case.spec();
+    for way in context.target.plans::<C::Op>(&spec).map_err(text)?.iter() {
+        let mut setup = Setup::new(case, &context.target, context.seed).map_err(text)?;
+        if way.obstacle(&spec, setup.shape().map_err(text)?).is_some() {
+            continue;
+        }
+        way.plan.warm_up().map_err(text)?;
+        let graph = {
+            let stream = setup.lane.stream().ok_or("needs a GPU")?;
+            let (graph, captured) = Graph::capture(stream, || setup.queue(&way.plan))?;
+            captured.map_err(text)?;
+            graph?
+        };
+        nothing_written(&setup)?;
+        for round in 0..10 {
+            let mut other = case.clone();
+            other.norm_mut().values = [Values::Normal, Values::Large, Values::NotNumbers][round % 3];
+            setup.replace(other.expected(context.seed + round as u64)).map_err(text)?;
+            graph.launch(setup.lane.stream().ok_or("needs a GPU")?)?;
+            setup.expect_canonical().map_err(|error| format!("{} replay {round}: {error}", way.name))?;
         }
     }
     Ok(())
@@ -76,13 +84,13 @@ fn no_rows(context: &Context) -> Result<(), String> {
     let stream = setup.lane.stream().ok_or("needs a GPU")?;
     let plan = context.target.plan(&setup.case.spec).map_err(text)?;
     plan.warm_up().map_err(text)?;
-    let (graph, captured) = Graph::capture(stream, || setup.call().queue(&plan, &setup.lane))?;
+    let (graph, captured) = Graph::capture(stream, || setup.queue(&plan))?;
     captured.map_err(text)?;
     graph?.launch(stream)?;
     setup.expect_canonical()
 }
 
-fn nothing_written(setup: &Setup) -> Result<(), String> {
+fn nothing_written(setup: &Setup<impl Subject>) -> Result<(), String> {
     let outputs = setup.outputs().map_err(text)?;
     setup.writes(outputs).first().map_or(Ok(()), |difference| Err(format!("before any launch: {difference}")))
 }

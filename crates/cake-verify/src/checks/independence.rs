@@ -1,12 +1,13 @@
 //! A row's bits do not depend on where it stands, or among how many rows: a block size chosen from the number of rows
 //! must not show.
 
-use cake_core::Result;
+use cake_core::{Plan, Result};
 
 use super::{Context, Task};
 use crate::cases::values::Values;
 use crate::cases::{Case, Form};
 use crate::engine::setup::{Outputs, Setup};
+use crate::engine::subject::Subject;
 use crate::engine::target::Target;
 use crate::report::Tally;
 
@@ -41,17 +42,18 @@ fn of_width(context: &Context, width: u32) -> Tally {
 }
 
 /// The first, middle and last row of a call against the same rows alone.
-fn compare(target: &Target, seed: u64, case: &Case) -> Result<(), String> {
+fn compare<C: Subject>(target: &Target, seed: u64, case: &C) -> Result<(), String> {
     let text = |error: cake_core::Error| error.to_string();
     let many = Setup::new(case, target, seed).map_err(text)?;
-    let alone = Case { lead: vec![1], ..case.clone() };
-    for way in target.plans(&case.spec).map_err(text)?.iter() {
+    let mut alone = case.clone();
+    alone.norm_mut().lead = vec![1];
+    for way in target.plans::<C::Op>(&case.spec()).map_err(text)?.iter() {
         let outputs = run(&many, &way.plan).map_err(text)?;
-        for row in [0, case.rows() as usize / 2, case.rows() as usize - 1] {
-            let single = Setup::with(&alone, target, many.expected.alone(row)).map_err(text)?;
+        for row in [0, case.norm().rows() as usize / 2, case.norm().rows() as usize - 1] {
+            let single = Setup::with(&alone, target, case.alone(&many.expected, row)).map_err(text)?;
             let own = run(&single, &way.plan).map_err(text)?;
-            for (name, columns) in [("rstd", 1), ("y", case.spec.width), ("h", case.spec.width)] {
-                for column in 0..columns as usize {
+            for (name, columns) in many.output_columns().filter(|(name, _)| *name != "dw") {
+                for column in 0..columns {
                     let (among, one) = (many.bits(&outputs, name, row, column), single.bits(&own, name, 0, column));
                     if among != one {
                         let way = &way.name;
@@ -64,8 +66,8 @@ fn compare(target: &Target, seed: u64, case: &Case) -> Result<(), String> {
     Ok(())
 }
 
-fn run(setup: &Setup, plan: &cake_rmsnorm::ForwardPlan) -> Result<Outputs> {
+fn run<C: Subject>(setup: &Setup<C>, plan: &Plan<C::Op>) -> Result<Outputs> {
     setup.reset()?;
-    setup.call().run(plan, &setup.lane)?;
+    setup.run(plan)?;
     setup.outputs()
 }

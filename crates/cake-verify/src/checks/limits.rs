@@ -3,13 +3,14 @@
 //! gives everywhere else.
 
 use cake_core::{Dtype, Error};
+use cake_rmsnorm::RmsNormForward;
 use rayon::prelude::*;
 
 use super::{Context, Task};
 use crate::cases::layout::Placed;
 use crate::cases::values::Values;
 use crate::cases::{Case, Form};
-use crate::engine::call::Call;
+use crate::engine::call::{Arguments, Call};
 use crate::engine::driver::Current;
 use crate::engine::expected::{Expected, Row};
 use crate::engine::image::halfwords;
@@ -106,7 +107,7 @@ fn reach(limit: &Limit, context: &Context) -> Result<Option<String>, String> {
     let case = limit.case();
     let marked = limit.marked_rows();
     let marks = Marks::new(&case, context.seed, &marked);
-    for way in context.target.plans(&case.spec).map_err(text)?.iter() {
+    for way in context.target.plans::<RmsNormForward>(&case.spec).map_err(text)?.iter() {
         let lane = context.target.lane().map_err(text)?;
         let result = (|| {
             let memory = Blocks::new(limit, context, &lane, &marks).map_err(text)?;

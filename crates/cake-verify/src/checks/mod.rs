@@ -18,6 +18,7 @@
 //! | `absence` | without a GPU or a driver: typed errors, and the host path works |
 
 pub mod absence;
+pub mod accuracy;
 pub mod arguments;
 pub mod barrier;
 pub mod contexts;
@@ -152,6 +153,7 @@ impl std::fmt::Debug for Task {
 /// Every task. `device` is the GPU that the cases are made for, if one is judged.
 pub fn tasks(profile: Profile, device: Option<&DeviceInfo>) -> Vec<Task> {
     let mut tasks: Vec<Task> = groups::all(profile, device).into_iter().map(matrix::task).collect();
+    tasks.extend(groups::backward::all(profile, device).into_iter().map(matrix::task));
     tasks.extend(independence::tasks());
     tasks.extend(repeats::tasks());
     tasks.extend(arguments::tasks());

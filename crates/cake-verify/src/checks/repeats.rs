@@ -5,6 +5,7 @@ use cake_core::{Buffer, Result, Stream};
 use super::{Context, Task};
 use crate::cases::{Case, Form};
 use crate::engine::setup::Setup;
+use crate::engine::subject::Subject;
 use crate::report::Tally;
 
 const CHECK: &str = "repeats";
@@ -24,15 +25,15 @@ pub fn tasks() -> impl Iterator<Item = Task> {
     })
 }
 
-fn repeat(context: &Context, case: &Case) -> Result<(), String> {
+fn repeat<C: Subject>(context: &Context, case: &C) -> Result<(), String> {
     let text = |error: cake_core::Error| error.to_string();
     let setup = Setup::new(case, &context.target, context.seed).map_err(text)?;
     let disturbance = Disturbance::new(context).map_err(text)?;
-    for way in context.target.plans(&case.spec).map_err(text)?.iter() {
+    for way in context.target.plans::<C::Op>(&case.spec()).map_err(text)?.iter() {
         for round in 0..context.profile.pick(3, 50) {
             setup.reset().map_err(text)?;
             disturbance.start().map_err(text)?;
-            setup.call().run(&way.plan, &setup.lane).map_err(text)?;
+            setup.run(&way.plan).map_err(text)?;
             let outputs = setup.outputs().map_err(text)?;
             if let Some(difference) = setup.differences(outputs).first() {
                 return Err(format!("{} round {round}: {difference}", way.name));

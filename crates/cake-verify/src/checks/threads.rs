@@ -37,7 +37,7 @@ fn shared_plans(context: &Context) -> Result<(), String> {
         let setups: Vec<Setup> = setups.collect::<Result<_, _>>().map_err(text)?;
         for call in 0..context.profile.pick(2, 1000) {
             for (setup, &i) in setups.iter().zip(&own) {
-                setup.call().queue(&plans[i], &setup.lane).map_err(text)?;
+                setup.queue(&plans[i]).map_err(text)?;
             }
             // Looking at every result would let only one call at a time be in flight.
             if call % 100 == 1 {
@@ -45,7 +45,7 @@ fn shared_plans(context: &Context) -> Result<(), String> {
                 setups.iter().try_for_each(Setup::reset).map_err(text)?;
             }
         }
-        let last = |(setup, &i): (&Setup, &usize)| setup.call().queue(&plans[i], &setup.lane).map_err(text);
+        let last = |(setup, &i): (&Setup, &usize)| setup.queue(&plans[i]).map_err(text);
         setups.iter().zip(&own).try_for_each(last)?;
         setups.iter().try_for_each(Setup::expect_canonical)
     })
@@ -60,7 +60,7 @@ fn first_use(context: &Context) -> Result<(), String> {
         let plan = context.target.plan(&case.spec);
         start.wait();
         let (setup, plan) = (setup.map_err(text)?, plan.map_err(text)?);
-        setup.call().run(&plan, &setup.lane).map_err(text)?;
+        setup.run(&plan).map_err(text)?;
         setup.expect_canonical()
     })
 }
@@ -71,7 +71,7 @@ fn dropped_inputs(context: &Context) -> Result<(), String> {
     let plan = context.target.plan(&case.spec).map_err(text)?;
     for round in 0..context.profile.pick(3, 20) {
         let mut setup = Setup::new(&case, &context.target, context.seed + round).map_err(text)?;
-        setup.call().queue(&plan, &setup.lane).map_err(text)?;
+        setup.queue(&plan).map_err(text)?;
         setup.drop_inputs();
         let usurper = Setup::new(&Case::new(2000, 4096), &context.target, context.seed + 1000).map_err(text)?;
         setup.expect_canonical()?;

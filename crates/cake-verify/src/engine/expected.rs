@@ -14,11 +14,11 @@ use crate::cases::layout::Layout;
 
 /// Inputs, and what should come of them.
 #[derive(Clone, Debug)]
-pub struct Expected {
+pub struct Expected<R = Row> {
     /// The weight as f32 bits; each is a bf16 when the case's weight is.
     pub weight: Option<Vec<u32>>,
     /// The distinct rows.
-    pub distinct: Vec<Row>,
+    pub distinct: Vec<R>,
     /// For each row of the call, which distinct row it is.
     pub of_row: Vec<u32>,
 }
@@ -37,40 +37,49 @@ pub struct Row {
 impl Expected {
     /// Of a case.
     pub fn of(case: &Case, seed: u64) -> Expected {
-        let width = case.spec.width as usize;
+        let layouts = [Some(case.layouts.x), case.spec.residual.then_some(case.layouts.residual)];
+        Expected::gather(case, seed, layouts, |keys, weight| distinct_row(case, seed, keys, weight))
+    }
+}
+
+impl<R: Clone + Send> Expected<R> {
+    /// The weight and the distinct rows of a case. Which source rows the inputs show depends on their `layouts`; `make`
+    /// gets the weight, and for each input the number of its source row.
+    pub(super) fn gather<const N: usize>(
+        case: &Case,
+        seed: u64,
+        layouts: [Option<Layout>; N],
+        make: impl Fn([u64; N], Option<&[u32]>) -> R + Sync,
+    ) -> Expected<R> {
         let weight = case.spec.weight.map(|dtype| {
-            let mut weight = vec![0; width];
+            let mut weight = vec![0; case.spec.width as usize];
             case.weights.fill(seed, case.spec.offset, dtype == Dtype::Bf16, &mut weight);
-            if case.layouts.weight == Layout::OneColumn {
-                let first = weight[0];
-                weight.fill(first);
-            }
+            expand(&mut weight, case.layouts.weight);
             weight
         });
-        let residual_layout = case.spec.residual.then_some(case.layouts.residual);
-        let mut keys: Vec<(u64, u64)> = Vec::new();
-        let mut known: HashMap<(u64, u64), u32> = HashMap::new();
+        let mut keys: Vec<[u64; N]> = Vec::new();
+        let mut known: HashMap<[u64; N], u32> = HashMap::new();
         let of_row = (0..case.rows())
             .map(|row| {
-                let index = |layout| source_row(case, layout, row) % case.distinct;
-                let key = (index(case.layouts.x), residual_layout.map_or(0, index));
+                let key =
+                    layouts.map(|layout| layout.map_or(0, |layout| source_row(case, layout, row) % case.distinct));
                 *known.entry(key).or_insert_with(|| {
                     keys.push(key);
                     keys.len() as u32 - 1
                 })
             })
             .collect();
-        let distinct = keys.into_par_iter().map(|key| distinct_row(case, seed, key, weight.as_deref())).collect();
+        let distinct = keys.into_par_iter().map(|key| make(key, weight.as_deref())).collect();
         Expected { weight, distinct, of_row }
     }
 
     /// One row of these as a call of its own.
-    pub fn alone(&self, row: usize) -> Expected {
+    pub fn alone(&self, row: usize) -> Expected<R> {
         Expected { weight: self.weight.clone(), distinct: vec![self.row(row).clone()], of_row: vec![0] }
     }
 
     /// The distinct row that row `row` of the call is.
-    pub fn row(&self, row: usize) -> &Row {
+    pub fn row(&self, row: usize) -> &R {
         &self.distinct[self.of_row[row] as usize]
     }
 }
@@ -84,7 +93,7 @@ fn source_row(case: &Case, layout: Layout, row: u64) -> u64 {
     }
 }
 
-fn distinct_row(case: &Case, seed: u64, (x_row, residual_row): (u64, u64), weight: Option<&[u32]>) -> Row {
+fn distinct_row(case: &Case, seed: u64, [x_row, residual_row]: [u64; 2], weight: Option<&[u32]>) -> Row {
     let width = case.spec.width as usize;
     let mut row = Row { x: vec![0; width], ..Row::default() };
     if case.spec.residual {
@@ -99,9 +108,9 @@ fn distinct_row(case: &Case, seed: u64, (x_row, residual_row): (u64, u64), weigh
     row
 }
 
-fn expand(row: &mut [u16], layout: Layout) {
-    if layout == Layout::OneColumn {
-        let first = row[0];
+/// What a layout makes of a row.
+pub(super) fn expand<T: Copy>(row: &mut [T], layout: Layout) {
+    if let (Layout::OneColumn, &[first, ..]) = (layout, &*row) {
         row.fill(first);
     }
 }
@@ -118,13 +127,18 @@ impl Row {
             }
             None => x,
         };
-        let weight: Option<Vec<f32>> = weight.map(|bits| bits.iter().copied().map(f32::from_bits).collect());
+        let weight = weight.map(floats);
         let mut y = vec![bf16::ZERO; x.len()];
         let rstd = plain::rms_row(normalised, weight.as_deref(), rms::offset(offset), eps, &mut y);
         self.rstd = rstd.to_bits();
         self.y = y.iter().map(|y| y.to_bits()).collect();
         self.h = self.residual.is_some().then(|| h.iter().map(|h| h.to_bits()).collect());
     }
+}
+
+/// The values of f32 bits.
+pub(super) fn floats(bits: &[u32]) -> Vec<f32> {
+    bits.iter().copied().map(f32::from_bits).collect()
 }
 
 /// The halfwords of a weight of some dtype.

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Mutex;
 
-use cake_core::{Buffer, Device, Dtype, Place, Result, TensorView, TensorViewMut};
+use cake_core::{Buffer, Device, Dtype, Place, Result, TensorView, TensorViewMut, Workspace};
 use half::bf16;
 use half::slice::HalfBitsSliceExt;
 
@@ -182,6 +182,24 @@ impl Drop for Block {
 
 fn host_layout(halves: usize) -> alloc::Layout {
     alloc::Layout::from_size_align(2 * halves.max(1), ALIGNMENT as usize).expect("a block fits the address space")
+}
+
+/// Bytes of a block that a call may use as its workspace.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)] // named as the parameters of `Workspace::from_raw`
+pub struct Space<'m> {
+    pub address: u64,
+    pub bytes: u64,
+    pub memory: PhantomData<&'m Memory>,
+}
+
+impl Space<'_> {
+    /// The workspace, for calls on a lane of a GPU.
+    pub fn lend(&self, lane: &Lane) -> Result<Workspace> {
+        let stream = lane.stream().expect("only calls on a GPU take a workspace");
+        // SAFETY: see the head of the file.
+        unsafe { Workspace::from_raw(stream, self.address, self.bytes) }
+    }
 }
 
 /// What a view is made of, before it is checked: the argument of a call as a caller would describe it.

@@ -1,29 +1,33 @@
 //! A case made ready: inputs and poisoned outputs in the target's memory, and the images that should be there after.
 
-use cake_core::{Dtype, Op, Result};
-use cake_rmsnorm::RmsNormForward;
+use std::cell::Cell;
+use std::marker::PhantomData;
 
-use super::call::Call;
+use cake_core::{Plan, Result, Shape, Workspace};
+
+use super::call::Arguments;
 use super::compare::{self, Difference};
-use super::expected::{Expected, weight_halfwords};
-use super::image::{CANARY, POISON, Tensor, halfwords};
-use super::memory::{Argument, Memory};
+use super::image::{CANARY, MARGIN, POISON, Tensor};
+use super::memory::{Argument, Memory, Space};
+use super::subject::Subject;
 use super::target::{Lane, Target};
 use crate::cases::Case;
 
 /// A case in memory.
 #[derive(Debug)]
-pub struct Setup {
+pub struct Setup<C: Subject = Case> {
     /// What it was made from.
-    pub case: Case,
+    pub case: C,
     /// Inputs and canonical outputs.
-    pub expected: Expected,
+    pub expected: C::Expected,
     /// What its calls are queued on.
     pub lane: Lane,
     /// Blocks that no output lies in.
     inputs: Vec<Slot>,
     /// Blocks that an output lies in.
     outputs: Vec<Slot>,
+    /// The workspace, if a plan needs one.
+    scratch: Option<Scratch>,
 }
 
 /// A tensor and its block.
@@ -41,74 +45,52 @@ struct Slot {
     memory: Memory,
 }
 
-impl Setup {
+impl<C: Subject> Setup<C> {
     /// Readies a case on a target.
-    pub fn new(case: &Case, target: &Target, seed: u64) -> Result<Setup> {
-        Setup::with(case, target, Expected::of(case, seed))
+    pub fn new(case: &C, target: &Target, seed: u64) -> Result<Setup<C>> {
+        Setup::with(case, target, case.expected(seed))
     }
 
     /// Readies a case with given inputs, which are shaped as the case says.
-    pub fn with(case: &Case, target: &Target, expected: Expected) -> Result<Setup> {
+    pub fn with(case: &C, target: &Target, expected: C::Expected) -> Result<Setup<C>> {
         let lane = target.lane()?;
-        let (width, layouts) = (u64::from(case.spec.width), case.layouts);
-        let activation =
-            |layout: crate::cases::layout::Layout| Tensor::rows(Dtype::Bf16, layout.place(&case.lead, width));
-        let mut setup = Setup { case: case.clone(), expected, lane, inputs: Vec::new(), outputs: Vec::new() };
-        let e = &setup.expected;
-
-        let x = Draft::input("x", activation(layouts.x), |row| &e.row(row).x);
-        let residual = case.spec.residual.then(|| {
-            let content = |row: usize| e.row(row).residual.as_deref().expect("the form has a residual");
-            Draft::input("residual", activation(layouts.residual), content)
-        });
-        let mut drafts = Vec::new();
-        if case.y_over_x {
-            drafts.push(x.overwritten("y", |row| &e.row(row).y));
-        } else {
-            drafts.push(x);
-            drafts.push(Draft::output("y", activation(layouts.y), |row| &e.row(row).y));
-        }
-        if let Some(residual) = residual {
-            let h = |row: usize| e.row(row).h.as_deref().expect("the form has h");
-            if case.h_over_residual {
-                drafts.push(residual.overwritten("h", h));
-            } else {
-                drafts.push(residual);
-                drafts.push(Draft::output("h", activation(layouts.h), h));
-            }
-        }
-        if let (Some(bits), Some(dtype)) = (&e.weight, case.spec.weight) {
-            let content = weight_halfwords(bits, dtype);
-            drafts.push(Draft::input("weight", Tensor::rows(dtype, layouts.weight.place(&[], width)), |_| &content));
-        }
-        if case.rstd {
-            let lead = if case.lead.is_empty() { &[1][..] } else { &case.lead };
-            let tensor = Tensor::one_for_each_row(Dtype::F32, layouts.rstd.place(lead, 1).without_columns());
-            let bits: Vec<Vec<u16>> = e.distinct.iter().map(|row| halfwords(&[row.rstd])).collect();
-            drafts.push(Draft::output("rstd", tensor, |row| &bits[e.of_row[row] as usize]));
-        }
-        for Draft { name, also, tensor, initial, after } in drafts {
-            let memory = Memory::holding(target, &setup.lane, &initial)?;
+        let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
+        for Draft { name, also, tensor, initial, after } in case.drafts(&expected) {
+            let memory = Memory::holding(target, &lane, &initial)?;
             match after {
-                None => setup.inputs.push(Slot { name, also, tensor, initial, after: Vec::new(), memory }),
-                Some(after) => setup.outputs.push(Slot { name, also, tensor, initial, after, memory }),
+                None => inputs.push(Slot { name, also, tensor, initial, after: Vec::new(), memory }),
+                Some(after) => outputs.push(Slot { name, also, tensor, initial, after, memory }),
             }
         }
-        Ok(setup)
+        let ways = target.plans::<C::Op>(&case.spec())?;
+        let bytes = ways.iter().map(|way| way.plan.workspace_bytes(rows_of(case))).max().unwrap_or(0);
+        let scratch = if bytes > 0 { Some(Scratch::new(target, &lane, bytes)?) } else { None };
+        Ok(Setup { case: case.clone(), expected, lane, inputs, outputs, scratch })
     }
 
-    /// The call.
-    pub fn call(&self) -> Call<'_> {
-        let find = |name| self.find(name);
-        Call {
-            x: find("x").expect("every call has x"),
-            weight: find("weight"),
-            eps: self.case.eps,
-            residual: find("residual"),
-            y: find("y").expect("every call has y"),
-            h: find("h"),
-            rstd: find("rstd"),
-        }
+    /// The call, with a workspace that serves every plan.
+    pub fn call(&self) -> C::Call<'_> {
+        self.call_with(self.scratch.as_ref().map_or(0, |scratch| scratch.bytes))
+    }
+
+    /// The call, with exactly the workspace that a plan asks for.
+    pub fn call_for(&self, plan: &Plan<C::Op>) -> C::Call<'_> {
+        self.call_with(plan.workspace_bytes(rows_of(&self.case)))
+    }
+
+    fn call_with(&self, bytes: u64) -> C::Call<'_> {
+        let scratch = self.scratch.as_ref().filter(|_| bytes > 0);
+        self.case.call(|name| self.find(name), scratch.map(|scratch| scratch.space(bytes)))
+    }
+
+    /// Queues the call.
+    pub fn queue(&self, plan: &Plan<C::Op>) -> Result<()> {
+        self.call_for(plan).queue(plan, &self.lane)
+    }
+
+    /// Runs the call and waits.
+    pub fn run(&self, plan: &Plan<C::Op>) -> Result<()> {
+        self.call_for(plan).run(plan, &self.lane)
     }
 
     fn find(&self, name: &'static str) -> Option<Argument<'_>> {
@@ -116,27 +98,30 @@ impl Setup {
         Some(slot.tensor.argument(name, &slot.memory))
     }
 
-    /// Whether the call's layouts allow tuned programs.
-    pub fn allows_vectors(&self) -> Result<bool> {
-        let call = self.call();
-        Ok(RmsNormForward::check(&self.case.spec, call.x.place, &call.views()?)?.0.vectors)
+    /// The call as routing sees it.
+    pub fn shape(&self) -> Result<Shape> {
+        self.call().check(&self.case.spec(), &self.lane)
     }
 
-    /// Brings the outputs back to what they were before the first call.
+    /// Brings the outputs and the workspace back to what they were before the first call.
     pub fn reset(&self) -> Result<()> {
+        self.scratch.iter().try_for_each(|scratch| scratch.reset(&self.lane))?;
         self.outputs.iter().try_for_each(|slot| slot.memory.write(&self.lane, 0, &slot.initial))
     }
 
     /// What the outputs' blocks hold now.
     pub fn outputs(&self) -> Result<Outputs> {
         let images = self.outputs.iter().map(|slot| slot.memory.image(&self.lane)).collect::<Result<_>>()?;
-        Ok(Outputs(images))
+        let beside = self.scratch.as_ref().map(|scratch| scratch.changed(&self.lane)).transpose()?.flatten();
+        Ok(Outputs { images, beside })
     }
 
     /// How the outputs differ from the canonical bits, or their surroundings from what they were.
     pub fn differences(&self, outputs: Outputs) -> Vec<Difference> {
-        let pairs = self.outputs.iter().zip(outputs.0);
-        pairs.flat_map(|(slot, image)| compare::differences(slot.name, &slot.tensor, &slot.after, image)).collect()
+        let pairs = self.outputs.iter().zip(outputs.images);
+        let of_slots =
+            pairs.flat_map(|(slot, image)| compare::differences(slot.name, &slot.tensor, &slot.after, image));
+        of_slots.chain(outputs.beside).collect()
     }
 
     /// Waits for the queued calls; the first difference of the outputs from the canonical bits is an error.
@@ -148,8 +133,9 @@ impl Setup {
 
     /// How the outputs differ from what they were before the call.
     pub fn writes(&self, outputs: Outputs) -> Vec<Difference> {
-        let pairs = self.outputs.iter().zip(outputs.0);
-        pairs.filter(|(slot, image)| !compare::same(&slot.initial, image)).map(|(slot, _)| written(slot)).collect()
+        let pairs = self.outputs.iter().zip(outputs.images);
+        let slots = pairs.filter(|(slot, image)| !compare::same(&slot.initial, image)).map(|(slot, _)| written(slot));
+        slots.chain(outputs.beside).collect()
     }
 
     /// How the inputs differ from what they were before the first call.
@@ -169,7 +155,7 @@ impl Setup {
     }
 
     /// Puts other data of the same case in the same memory.
-    pub fn replace(&mut self, expected: Expected) -> Result<()> {
+    pub fn replace(&mut self, expected: C::Expected) -> Result<()> {
         let fresh = Setup::with(&self.case, &Target::Host, expected)?;
         for (slots, fresh) in [(&mut self.inputs, fresh.inputs), (&mut self.outputs, fresh.outputs)] {
             for (slot, fresh) in slots.iter_mut().zip(fresh) {
@@ -190,20 +176,77 @@ impl Setup {
     /// The bits of an output's element.
     pub fn bits(&self, outputs: &Outputs, name: &str, row: usize, column: usize) -> Option<u32> {
         let i = self.outputs.iter().position(|slot| slot.name == name)?;
-        Some(self.outputs[i].tensor.bits(&outputs.0[i], row, column))
+        Some(self.outputs[i].tensor.bits(&outputs.images[i], row, column))
+    }
+
+    /// The outputs, and how many columns each has.
+    pub fn output_columns(&self) -> impl Iterator<Item = (&'static str, usize)> {
+        self.outputs.iter().map(|slot| (slot.name, slot.tensor.size().1))
     }
 }
 
-/// Images of the blocks that outputs lie in.
+fn rows_of(case: &impl Subject) -> u32 {
+    case.norm().rows().try_into().expect("a case that fits memory has fewer rows")
+}
+
+/// Images of the blocks that outputs lie in, and what changed beside the workspace that was lent.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outputs(Vec<Vec<u16>>);
+pub struct Outputs {
+    images: Vec<Vec<u16>>,
+    beside: Option<Difference>,
+}
 
 fn written(slot: &Slot) -> Difference {
     Difference { name: slot.name, count: 1, first: "a byte of its block that must not change".into() }
 }
 
+/// Memory for workspaces: the header zero, as it is at rest, the rest NaN. Beside what was lent last nothing may change,
+/// nor may the header in the end.
+#[derive(Debug)]
+struct Scratch {
+    memory: Memory,
+    bytes: u64,
+    lent: Cell<u64>,
+}
+
+impl Scratch {
+    fn new(target: &Target, lane: &Lane, bytes: u64) -> Result<Scratch> {
+        Ok(Scratch { memory: Memory::holding(target, lane, &Scratch::image(bytes))?, bytes, lent: Cell::new(bytes) })
+    }
+
+    fn image(bytes: u64) -> Vec<u16> {
+        let mut image = vec![CANARY; 2 * MARGIN + bytes as usize / 2];
+        let header = MARGIN + Workspace::HEADER as usize / 2;
+        image[MARGIN..header].fill(0);
+        image[header..MARGIN + bytes as usize / 2].fill(POISON);
+        image
+    }
+
+    /// The first `bytes` of it.
+    fn space(&self, bytes: u64) -> Space<'_> {
+        self.lent.set(bytes);
+        Space { address: self.memory.address() + 2 * MARGIN as u64, bytes, memory: PhantomData }
+    }
+
+    fn reset(&self, lane: &Lane) -> Result<()> {
+        self.memory.write(lane, 0, &Scratch::image(self.bytes))
+    }
+
+    /// What changed beside the bytes that may.
+    fn changed(&self, lane: &Lane) -> Result<Option<Difference>> {
+        let (initial, now) = (Scratch::image(self.bytes), self.memory.image(lane)?);
+        let free = MARGIN + Workspace::HEADER as usize / 2..MARGIN + self.lent.get() as usize / 2;
+        let changed: Vec<usize> = (0..now.len()).filter(|i| !free.contains(i) && initial[*i] != now[*i]).collect();
+        Ok(changed.first().map(|&i| {
+            let byte = 2 * i as i64 - 2 * MARGIN as i64;
+            let first = format!("outside what was lent, or in the header: byte {byte}, {:#06x}", now[i]);
+            Difference { name: "workspace", count: changed.len(), first }
+        }))
+    }
+}
+
 /// A slot before its memory exists.
-struct Draft {
+pub struct Draft {
     name: &'static str,
     also: Option<&'static str>,
     tensor: Tensor,
@@ -213,13 +256,13 @@ struct Draft {
 
 impl Draft {
     /// Gaps and margins of inputs are NaN: a read beyond the elements shows in the result.
-    fn input<'r>(name: &'static str, tensor: Tensor, content: impl Fn(usize) -> &'r [u16]) -> Draft {
+    pub(super) fn input<'r>(name: &'static str, tensor: Tensor, content: impl Fn(usize) -> &'r [u16]) -> Draft {
         let mut initial = tensor.image(POISON);
         tensor.write_rows(&mut initial, content);
         Draft { name, also: None, tensor, initial, after: None }
     }
 
-    fn output<'r>(name: &'static str, tensor: Tensor, content: impl Fn(usize) -> &'r [u16]) -> Draft {
+    pub(super) fn output<'r>(name: &'static str, tensor: Tensor, content: impl Fn(usize) -> &'r [u16]) -> Draft {
         let mut initial = tensor.image(CANARY);
         tensor.fill(&mut initial, POISON);
         let mut after = initial.clone();
@@ -228,7 +271,7 @@ impl Draft {
     }
 
     /// An input that the call replaces by an output.
-    fn overwritten<'r>(self, name: &'static str, content: impl Fn(usize) -> &'r [u16]) -> Draft {
+    pub(super) fn overwritten<'r>(self, name: &'static str, content: impl Fn(usize) -> &'r [u16]) -> Draft {
         let mut after = self.initial.clone();
         self.tensor.write_rows(&mut after, content);
         Draft { name, also: Some(self.name), after: Some(after), ..self }

@@ -1,10 +1,11 @@
 //! Where cases run.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use cake_core::{Device, Op, Place, Program, Result, Stream};
-use cake_rmsnorm::{ForwardPlan, RmsNormForward, Spec};
+use cake_core::{Device, Op, Place, Plan, Program, Result, Shape, Stream};
+use cake_rmsnorm::RmsNormForward;
 
 /// The host, or a GPU.
 #[derive(Clone, Debug)]
@@ -33,32 +34,33 @@ impl Target {
     }
 
     /// A plan as a user makes it.
-    pub fn plan(&self, spec: &Spec) -> Result<ForwardPlan> {
+    pub fn plan<O: Op>(&self, spec: &O::Spec) -> Result<Plan<O>> {
         match self {
-            Target::Host => ForwardPlan::host(*spec),
-            Target::Cuda(device) => ForwardPlan::new(device, *spec),
+            Target::Host => Plan::host(spec.clone()),
+            Target::Cuda(device) => Plan::new(device, spec.clone()),
         }
     }
 
     /// Every plan that can serve a specification: the routed one, and one for each program. Made once for each
     /// specification: loading functions takes longer than a small case.
-    pub fn plans(&self, spec: &Spec) -> Result<Arc<Vec<Way>>> {
-        static PLANS: Mutex<BTreeMap<String, Arc<Vec<Way>>>> = Mutex::new(BTreeMap::new());
-        let key = format!("{} {spec:?}", self.place());
-        if let Some(ways) = PLANS.lock().expect("no panic under the lock").get(&key) {
-            return Ok(ways.clone());
+    pub fn plans<O: Op>(&self, spec: &O::Spec) -> Result<Arc<Vec<Way<O>>>> {
+        static PLANS: Mutex<BTreeMap<String, Arc<dyn Any + Send + Sync>>> = Mutex::new(BTreeMap::new());
+        let key = format!("{} on {}: {spec:?}", O::NAME, self.place());
+        let known = PLANS.lock().expect("no panic under the lock").get(&key).cloned();
+        if let Some(ways) = known {
+            return Ok(ways.downcast().expect("the key names the operator"));
         }
         let ways = Arc::new(self.make_plans(spec)?);
         PLANS.lock().expect("no panic under the lock").insert(key, ways.clone());
         Ok(ways)
     }
 
-    fn make_plans(&self, spec: &Spec) -> Result<Vec<Way>> {
+    fn make_plans<O: Op>(&self, spec: &O::Spec) -> Result<Vec<Way<O>>> {
         let mut ways = vec![Way { name: "routed".into(), program: None, plan: self.plan(spec)? }];
         if let Target::Cuda(device) = self {
-            for program in RmsNormForward::programs(spec, device.info().arch) {
+            for program in O::programs(spec, device.info().arch) {
                 let name = program.to_string();
-                let plan = ForwardPlan::forced(device, *spec, &name)?;
+                let plan = Plan::forced(device, spec.clone(), &name)?;
                 ways.push(Way { name, program: Some(program), plan });
             }
         }
@@ -75,19 +77,19 @@ impl Target {
 }
 
 /// One way to compute a case.
-pub struct Way {
+pub struct Way<O: Op = RmsNormForward> {
     /// `routed`, or the program's name.
     pub name: String,
     /// The forced program.
     pub program: Option<&'static Program>,
     /// The plan.
-    pub plan: ForwardPlan,
+    pub plan: Plan<O>,
 }
 
-impl Way {
-    /// Whether the way must refuse calls whose layout allows no vectors.
-    pub fn needs_vectors(&self, spec: &Spec) -> bool {
-        self.program.is_some_and(|program| RmsNormForward::kernels(spec, program).iter().any(|kernel| kernel.vectors))
+impl<O: Op> Way<O> {
+    /// Why the way must refuse calls of a shape, if it must.
+    pub fn obstacle(&self, spec: &O::Spec, shape: Shape) -> Option<&'static str> {
+        O::obstacle(spec, self.program?, shape).filter(|_| !O::is_idle(spec, shape))
     }
 }
 
@@ -107,6 +109,11 @@ impl Lane {
             Lane::Host => Ok(()),
             Lane::Cuda(stream) => stream.synchronize(),
         }
+    }
+
+    /// Where tensors of its calls live.
+    pub fn place(&self) -> Place {
+        self.stream().map_or(Place::Host, Stream::place)
     }
 
     /// The stream of a GPU lane.

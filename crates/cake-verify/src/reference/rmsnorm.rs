@@ -56,6 +56,42 @@ pub fn y(x: u16, rstd: &Float, w_effective: &Float) -> Float {
     number::bf16(x) * rstd * w_effective
 }
 
+/// A row of the backward, column by column.
+#[derive(Clone, Debug)]
+pub struct Gradient {
+    /// `x * rstd`.
+    pub xhat: Vec<Float>,
+    /// `dy * w`.
+    pub g: Vec<Float>,
+    /// The mean of `g * xhat`, exact but for the division.
+    pub c: Float,
+}
+
+/// A row of bf16 bits `x` and `dy`; `w_effective` are the weights of its columns.
+pub fn gradient(dy: &[u16], x: &[u16], w_effective: &[Float], rstd: &Float) -> Gradient {
+    let xhat: Vec<Float> = x.iter().map(|&x| number::bf16(x) * rstd).collect();
+    let g: Vec<Float> = dy.iter().zip(w_effective).map(|(&dy, w)| number::bf16(dy) * w).collect();
+    let mut sum = Float::with_val(PRECISION, 0);
+    for (g, xhat) in g.iter().zip(&xhat) {
+        sum += Float::with_val(PRECISION, g * xhat);
+    }
+    Gradient { xhat, g, c: sum / x.len() }
+}
+
+impl Gradient {
+    /// `rstd * (g - xhat * c)` of column `i`.
+    pub fn dx(&self, i: usize, rstd: &Float) -> Float {
+        let product = Float::with_val(PRECISION, &self.xhat[i] * &self.c);
+        (Float::with_val(PRECISION, &self.g[i]) - product) * rstd
+    }
+}
+
+/// `old` plus the sum of `dy * x * rstd` over the rows of a column, the rows as triples with the number of times that each
+/// occurs. An exact sum has no order.
+pub fn dw<'a>(old: &Float, rows: impl Iterator<Item = (usize, u16, u16, &'a Float)>) -> Float {
+    rows.fold(old.clone(), |sum, (times, dy, x, rstd)| sum + number::bf16(dy) * number::bf16(x) * rstd * times)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,6 +108,18 @@ mod tests {
         let w = Weight::Bf16(&[TWO]).effective(0, true);
         assert_eq!(y(TWO, &statistics.rstd, &w), 3);
         assert_eq!(h(ONE, TWO), 3);
+    }
+
+    #[test]
+    fn gradients_worked_by_hand() {
+        // xhat 1/2, -1/2, 1, 1 and g 1, 1, 2, 1 with weights 1: their products add up to 3, so c is 3/4.
+        let (x, dy) = ([ONE, ONE | 0x8000, TWO, TWO], [ONE, ONE, TWO, ONE]);
+        let rstd = Float::with_val(PRECISION, 0.5);
+        let gradient = gradient(&dy, &x, &[1; 4].map(|one| Float::with_val(PRECISION, one)), &rstd);
+        assert_eq!(gradient.c, 0.75);
+        assert_eq!([0, 1, 2, 3].map(|i| gradient.dx(i, &rstd).to_f64()), [0.3125, 0.6875, 0.625, 0.125]);
+        let old = Float::with_val(PRECISION, 10);
+        assert_eq!(dw(&old, [(3, TWO, ONE, &rstd), (1, ONE, TWO | 0x8000, &rstd)].into_iter()), 12);
     }
 
     #[test]

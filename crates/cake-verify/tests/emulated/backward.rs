@@ -67,8 +67,7 @@ fn judge(emulator: &Emulator, call: &Call) -> Result<usize, String> {
     let (w16, w32) = (bf16s(width, 4, 1.5), values(width, 4, 1.5));
     let eps = 1e-5;
     let of = |tensor: &[bf16], row: usize| tensor[row * pitch..][..width].to_vec();
-    let rstd: Vec<f32> =
-        (0..rows).map(|row| rms::rstd(plain::sum_of_squares(&of(&x, row)), width, eps)).collect();
+    let rstd: Vec<f32> = (0..rows).map(|row| rms::rstd(plain::sum_of_squares(&of(&x, row)), width, eps)).collect();
 
     // What is right.
     let offset = rms::offset(spec.norm.offset);
@@ -111,21 +110,39 @@ fn judge(emulator: &Emulator, call: &Call) -> Result<usize, String> {
         let (dw32_address, dw16_address) = (dw32.as_mut_ptr(), dw16.as_mut_ptr());
         // SAFETY: the buffers outlive the call; the kernels alone access them in the meantime.
         let view = |name, address: *const bf16, len: usize| unsafe {
-            TensorView::from_raw(name, Place::Host, address.expose_provenance() as u64, 2 * len as u64, Dtype::Bf16, &shape, &strides)
+            TensorView::from_raw(
+                name,
+                Place::Host,
+                address.expose_provenance() as u64,
+                2 * len as u64,
+                Dtype::Bf16,
+                &shape,
+                &strides,
+            )
         };
         let one = |name, dtype, address: u64, bytes: usize, len: usize| unsafe {
             TensorView::from_raw(name, Place::Host, address, bytes as u64, dtype, &[len as u64], &[1])
         };
         let weight = match spec.norm.weight {
             None => None,
-            Some(Dtype::F32) => Some(one("weight", Dtype::F32, w32.as_ptr().expose_provenance() as u64, 4 * width, width)),
+            Some(Dtype::F32) => {
+                Some(one("weight", Dtype::F32, w32.as_ptr().expose_provenance() as u64, 4 * width, width))
+            }
             Some(_) => Some(one("weight", Dtype::Bf16, w16.as_ptr().expose_provenance() as u64, 2 * width, width)),
         };
         let tensor = |t: &[bf16], name| view(name, t.as_ptr(), t.len());
         let dy_view = if *in_place { view("dy", dx_address, rows * pitch) } else { tensor(&dy, "dy") };
         let dx_view = spec.dx.then(|| unsafe {
             let address = dx_address.expose_provenance() as u64;
-            TensorViewMut::from_raw("dx", Place::Host, address, 2 * (rows * pitch) as u64, Dtype::Bf16, &shape, &strides)
+            TensorViewMut::from_raw(
+                "dx",
+                Place::Host,
+                address,
+                2 * (rows * pitch) as u64,
+                Dtype::Bf16,
+                &shape,
+                &strides,
+            )
         });
         let dw_view = spec.dw.map(|dtype| unsafe {
             let (address, bytes) = match dtype {
@@ -192,7 +209,12 @@ fn judge(emulator: &Emulator, call: &Call) -> Result<usize, String> {
         }
         let header = &workspace[..(Workspace::HEADER as usize / 16).min(workspace.len())];
         let flip = 0x8000_0000_u32.to_le_bytes();
-        if header.iter().flat_map(|poison| poison.0).enumerate().any(|(i, byte)| byte != 0 && (i >= 4 || byte != flip[i])) {
+        if header
+            .iter()
+            .flat_map(|poison| poison.0)
+            .enumerate()
+            .any(|(i, byte)| byte != 0 && (i >= 4 || byte != flip[i]))
+        {
             return Err(format!("{}: the header is not at rest", place()));
         }
         launches += 1;

@@ -105,7 +105,8 @@ impl Emulator {
             let symbol =
                 self.0.get::<*const c_void>(kernel.to_string().as_bytes()).map_err(|error| error.to_string())?;
             let address = symbol.try_as_raw_ptr().ok_or("a symbol without an address")?;
-            let (params, count, together) = ((&raw const *params).cast(), windows.len() as u64, kernel.cooperative.into());
+            let (params, count, together) =
+                ((&raw const *params).cast(), windows.len() as u64, kernel.cooperative.into());
             let threads = kernel.threads();
             let fault = emulate(address, params, grid, threads, shared, order, together, windows.as_ptr(), count);
             CStr::from_ptr(fault).to_string_lossy().into_owned()

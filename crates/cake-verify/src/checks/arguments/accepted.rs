@@ -6,6 +6,7 @@ use super::CHECK;
 use crate::cases::layout::Layout;
 use crate::cases::{Case, Form, Layouts};
 use crate::checks::Context;
+use crate::engine::call::Arguments;
 use crate::engine::setup::Setup;
 use crate::engine::target::Target;
 use crate::report::Tally;

@@ -8,7 +8,7 @@ use cake_rmsnorm::{ForwardPlan, RmsNormForward, Spec};
 
 use super::{Context, Task};
 use crate::cases::{Case, Form};
-use crate::engine::call::Call;
+use crate::engine::call::{Arguments, Call};
 use crate::engine::setup::Setup;
 use crate::engine::target::Target;
 use crate::report::Tally;
@@ -134,7 +134,7 @@ fn wrong_side(target: &Target, seed: u64) -> Result<(), String> {
     let case = good(Form::COMMON[0]);
     let setup = Setup::new(&case, target, seed).map_err(text)?;
     let views = || setup.call().views().map_err(text);
-    let on_host = target.plan(&case.spec).map_err(text)?.run_host(views()?);
+    let on_host = target.plan::<RmsNormForward>(&case.spec).map_err(text)?.run_host(views()?);
     expect(&on_host.err().ok_or("a device plan ran on the host")?, ("Place", "plan"))?;
     let stream = setup.lane.stream().ok_or("a device lane has a stream")?;
     let on_stream = ForwardPlan::host(case.spec).map_err(text)?.run(stream, views()?);
