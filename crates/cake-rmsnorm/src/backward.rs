@@ -224,6 +224,7 @@ fn bind(
         width: spec.norm.width,
         dw_fp32: u32::from(spec.dw == Some(Dtype::F32)),
         accumulate: u32::from(spec.accumulate),
+        unordered: u32::from(!spec.deterministic),
         sizes: bound.sizes,
         more: bound.more,
         column: bound.column,

@@ -20,7 +20,7 @@ pub(crate) struct Chunks {
     pub(crate) ctas: u32,
     /// Levels of a group's tree that wait in shared memory.
     pub(crate) shared_levels: u32,
-    /// Bytes of workspace: header, a sum for each chunk, the levels that do not fit shared memory.
+    /// Bytes of workspace: header, the chunks' sums, the levels that do not fit shared memory.
     pub(crate) workspace: u64,
 }
 
@@ -52,7 +52,9 @@ impl Chunks {
             Some(_) => u64::from(levels - shared_levels) * u64::from(level_bytes(spec, kernel)),
             None => u64::from(levels + 1) * u64::from(kernel.rows) * sum, // the groups' sums wait there too
         };
-        let workspace = Workspace::HEADER + u64::from(count) * sum + u64::from(ctas) * waiting;
+        // In any order, the chunks share one sum in FP64.
+        let sums = if spec.deterministic { u64::from(count) } else { 2 };
+        let workspace = Workspace::HEADER + sums * sum + u64::from(ctas) * waiting;
         Chunks { rows: size, count, ctas, shared_levels, workspace }
     }
 }

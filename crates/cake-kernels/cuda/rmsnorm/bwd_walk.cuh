@@ -51,7 +51,7 @@ __device__ __forceinline__ void bwd_walk(const BackwardParams& p) {
         const u32 upper = count > p.shared_levels ? count - p.shared_levels : 0;
         return TreeLevels<Slots, Threads, Entries>{
             tree + threadIdx.x,
-            partials(p) + 4 * u64(Width) * p.chunks + 16 * (u64(blockIdx.x) * upper * 2 * Entries + threadIdx.x),
+            behind_roots(p) + 16 * (u64(blockIdx.x) * upper * 2 * Entries + threadIdx.x),
             p.shared_levels};
     };
     WeightUnit<Weight> weights[hold_weights ? Slots : 1];
@@ -59,6 +59,7 @@ __device__ __forceinline__ void bwd_walk(const BackwardParams& p) {
 #pragma unroll
     for (u32 s = 0; hold_weights && s < Slots; ++s) load_weight(s);
     u32 parity = 0;
+    if (p.dw != nullptr) clear_roots<Threads>(p);
 
     for (u32 chunk = blockIdx.x; chunk < p.chunks; chunk += gridDim.x) {
         // Groups that share a warp walk in step, as far as the first of them, which has the most rows.
@@ -199,10 +200,9 @@ __device__ __forceinline__ void bwd_walk(const BackwardParams& p) {
             if (!last) {
                 clear();
             } else if constexpr (Rows == 1) {
-                char* const root = partials(p) + 4 * u64(Width) * chunk;
 #pragma unroll
                 for (u32 q = 0; q < 2 * Slots; ++q) {
-                    if (in_row(q / 2)) store_quad(root + 32 * (lane + q / 2 * Group) + 16 * (q % 2), sums[q]);
+                    if (in_row(q / 2)) write_root(p, chunk, 2 * (lane + q / 2 * Group) + q % 2, sums[q]);
                 }
             }
         }
@@ -215,11 +215,11 @@ __device__ __forceinline__ void bwd_walk(const BackwardParams& p) {
             for (u32 quad = threadIdx.x; quad < Width / 4; quad += Threads) {
                 const u32 unit = quad / 2;
                 const Quad* const at = tree + quad % 2 * Entries + unit / Group * Threads + unit % Group;
-                Quad roots[Rows];
+                Quad own_roots[Rows];
 #pragma unroll
-                for (u32 g = 0; g < Rows; ++g) roots[g] = at[g * Group];
-                join_groups(roots);
-                store_quad(partials(p) + 4 * u64(Width) * chunk + 16 * quad, roots[0]);
+                for (u32 g = 0; g < Rows; ++g) own_roots[g] = at[g * Group];
+                join_groups(own_roots);
+                write_root(p, chunk, quad, own_roots[0]);
             }
             __syncthreads();
         }
