@@ -101,7 +101,7 @@ pub struct Measured {
     pub engine: Engine,
     /// First kernel of the program, where the engine has one; of a step, both programs'.
     pub program: Option<String>,
-    /// Rows that the program fetches ahead, as its route says; of a step, the forward's.
+    /// Rows that the program fetches ahead on all SMs together, as its route says; of a step, the forward's.
     pub ahead: u32,
     /// The least that must move.
     pub bytes: u64,
