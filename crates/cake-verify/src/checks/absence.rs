@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use cake_core::{Device, Error};
 
 use super::{Context, Task};
-use crate::cases::Case;
+use crate::cases::{BackwardCase, Case};
 use crate::checks::matrix;
 use crate::engine::target::Target;
 use crate::report::Tally;
@@ -61,7 +61,9 @@ pub fn without_device(seed: u64) -> Result<String, String> {
         Ok(0) | Err(Error::DriverMissing) => {}
         other => return Err(format!("expected 0 devices or Error::DriverMissing, got {other:?}")),
     }
-    let tally = matrix::judge(&Case::new(3, 128), &Target::Host, seed, 4096, true);
+    let case = Case::new(3, 128);
+    let tally = matrix::judge(&case, &Target::Host, seed, 4096, true);
+    let tally = tally.merge(matrix::judge(&BackwardCase::of(case), &Target::Host, seed, 4096, true));
     if tally.failures() > 0 {
         return Err(tally.messages());
     }

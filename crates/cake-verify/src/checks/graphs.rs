@@ -4,7 +4,7 @@ use cake_core::Error;
 
 use super::{Context, Task};
 use crate::cases::values::Values;
-use crate::cases::{Case, Form};
+use crate::cases::{BackwardCase, Case, Form};
 use crate::engine::driver::Graph;
 use crate::engine::setup::Setup;
 use crate::engine::subject::Subject;
@@ -24,9 +24,14 @@ pub fn tasks() -> [Task; 3] {
 /// A plan that was never warmed up, captured; then warmed up and used, then captured again.
 fn cold(context: &Context) -> Result<(), String> {
     let case = Case::new(64, 6144);
-    let setup = Setup::new(&case, &context.target, context.seed).map_err(text)?;
+    cold_of(context, &case)?;
+    cold_of(context, &BackwardCase::of(Case { rstd: false, ..case }))
+}
+
+fn cold_of<C: Subject>(context: &Context, case: &C) -> Result<(), String> {
+    let setup = Setup::new(case, &context.target, context.seed).map_err(text)?;
     let stream = setup.lane.stream().ok_or("needs a GPU")?;
-    let plan = context.target.plan(&case.spec).map_err(text)?;
+    let plan = context.target.plan::<C::Op>(&case.spec()).map_err(text)?;
     let (_, captured) = Graph::capture(stream, || setup.queue(&plan))?;
     match captured {
         Err(Error::WarmUpNeeded { .. }) => {}
@@ -47,7 +52,9 @@ fn cold(context: &Context) -> Result<(), String> {
 fn replays(context: &Context) -> Result<(), String> {
     for form in Form::COMMON {
         for width in [128, 1000, 6144] {
-            replay(context, &Case::new(300, width).form(form))?;
+            let case = Case::new(300, width).form(form);
+            replay(context, &BackwardCase::of(case.clone()))?;
+            replay(context, &case)?;
         }
     }
     Ok(())
@@ -79,10 +86,17 @@ fn replay<C: Subject>(context: &Context, case: &C) -> Result<(), String> {
     Ok(())
 }
 
+/// A forward that launches nothing, and a backward that writes zeros.
 fn no_rows(context: &Context) -> Result<(), String> {
-    let setup = Setup::new(&Case::new(0, 6144), &context.target, context.seed).map_err(text)?;
+    let case = Case::new(0, 6144);
+    no_rows_of(context, &case)?;
+    no_rows_of(context, &BackwardCase::of(case))
+}
+
+fn no_rows_of<C: Subject>(context: &Context, case: &C) -> Result<(), String> {
+    let setup = Setup::new(case, &context.target, context.seed).map_err(text)?;
     let stream = setup.lane.stream().ok_or("needs a GPU")?;
-    let plan = context.target.plan(&setup.case.spec).map_err(text)?;
+    let plan = context.target.plan::<C::Op>(&case.spec()).map_err(text)?;
     plan.warm_up().map_err(text)?;
     let (graph, captured) = Graph::capture(stream, || setup.queue(&plan))?;
     captured.map_err(text)?;

@@ -5,7 +5,7 @@ use cake_core::{Plan, Result};
 
 use super::{Context, Task};
 use crate::cases::values::Values;
-use crate::cases::{Case, Form};
+use crate::cases::{BackwardCase, Case, Form};
 use crate::engine::setup::{Outputs, Setup};
 use crate::engine::subject::Subject;
 use crate::engine::target::Target;
@@ -35,7 +35,9 @@ fn of_width(context: &Context, width: u32) -> Tally {
                 continue;
             }
             let case = Case { values: Values::Normal, ..Case::new(rows, width).form(form) };
+            let backward = BackwardCase::of(case.clone());
             tally.judge_result(CHECK, &case.to_string(), compare(&context.target, context.seed, &case));
+            tally.judge_result(CHECK, &backward.to_string(), compare(&context.target, context.seed, &backward));
         }
     }
     tally
@@ -47,7 +49,11 @@ fn compare<C: Subject>(target: &Target, seed: u64, case: &C) -> Result<(), Strin
     let many = Setup::new(case, target, seed).map_err(text)?;
     let mut alone = case.clone();
     alone.norm_mut().lead = vec![1];
-    for way in target.plans::<C::Op>(&case.spec()).map_err(text)?.iter() {
+    let spec = case.spec();
+    for way in target.plans::<C::Op>(&spec).map_err(text)?.iter() {
+        if way.obstacle(&spec, many.shape().map_err(text)?).is_some() {
+            continue;
+        }
         let outputs = run(&many, &way.plan).map_err(text)?;
         for row in [0, case.norm().rows() as usize / 2, case.norm().rows() as usize - 1] {
             let single = Setup::with(&alone, target, case.alone(&many.expected, row)).map_err(text)?;

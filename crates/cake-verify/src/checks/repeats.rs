@@ -1,35 +1,82 @@
 //! The same call gives the same bits, again and again, while the device is busy with other work.
 
-use cake_core::{Buffer, Result, Stream};
+use cake_core::{Buffer, Error, Result, Stream};
 
 use super::{Context, Task};
-use crate::cases::{Case, Form};
+use crate::cases::{BackwardCase, Case, Form};
+use crate::engine::call::{Arguments, BackwardCall};
 use crate::engine::setup::Setup;
 use crate::engine::subject::Subject;
 use crate::report::Tally;
 
 const CHECK: &str = "repeats";
 
-/// A task for each width.
+/// Tasks for each width.
 pub fn tasks() -> impl Iterator<Item = Task> {
     const WHY: &str = "a race between warps or CTAs shows in some runs only";
-    [(128, 4099), (2048, 1031), (6144, 517), (16384, 257)].into_iter().map(|(width, rows)| {
+    let forward = [(128, 4099), (2048, 1031), (6144, 517), (16384, 257)].map(|(width, rows)| {
         Task::new(format!("repeats/h{width}"), WHY, move |context| {
-            let mut tally = Tally::default();
-            for form in Form::COMMON {
-                let case = Case::new(context.profile.pick(rows / 16, rows), width).form(form);
-                tally.judge_result(CHECK, &case.to_string(), repeat(context, &case));
-            }
-            tally
+            judge(context, Form::COMMON.map(|form| Case::new(context.profile.pick(rows / 16, rows), width).form(form)))
         })
-    })
+    });
+    // More chunks than CTAs, so that sums wait and meet.
+    let backward = [(128, 70_001), (1000, 9001), (2048, 4099), (6144, 2053), (16384, 515)].map(|(width, rows)| {
+        Task::new(format!("repeats/backward_h{width}"), WHY, move |context| {
+            let rows = context.profile.pick(rows / 4, rows);
+            judge(context, Form::COMMON.map(|form| BackwardCase::of(Case::new(rows, width).form(form))))
+        })
+    });
+    let why = "sums of a larger call are taken for those of a smaller one, or the header does not rest";
+    let workspaces = Task::new("repeats/workspaces", why, |context| {
+        let mut tally = Tally::default();
+        for width in [128, 1000, 6144] {
+            tally.judge_result(CHECK, &format!("h{width}"), one_workspace(context, width));
+        }
+        tally
+    });
+    forward.into_iter().chain(backward).chain([workspaces.device()])
+}
+
+fn judge<C: Subject>(context: &Context, cases: impl IntoIterator<Item = C>) -> Tally {
+    let mut tally = Tally::default();
+    for case in cases {
+        tally.judge_result(CHECK, &case.to_string(), repeat(context, &case));
+    }
+    tally
+}
+
+/// Calls of many and of few rows take turns on one workspace, which nobody sets in between.
+fn one_workspace(context: &Context, width: u32) -> Result<(), String> {
+    let of_rows = |rows| BackwardCase::of(Case { rstd: false, ..Case::new(rows, width) });
+    let setup = |rows| Setup::new(&of_rows(rows), &context.target, context.seed + rows).map_err(text);
+    let (many, others) = (setup(4099)?, [setup(3)?, setup(517)?, setup(1031)?]);
+    let spec = many.case.spec();
+    for way in context.target.plans(&spec).map_err(text)?.iter() {
+        if way.obstacle(&spec, many.shape().map_err(text)?).is_some() {
+            continue;
+        }
+        for few in others.iter().chain(&others) {
+            many.run(&way.plan).map_err(text)?;
+            let workspace = many.call_for(&way.plan).workspace;
+            let call = BackwardCall { workspace, ..few.call() };
+            few.lane.synchronize().map_err(text)?;
+            call.run(&way.plan, &many.lane).map_err(text)?;
+            for setup in [few, &many] {
+                setup.expect_canonical().map_err(|problem| format!("{}: {problem}", way.name))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn repeat<C: Subject>(context: &Context, case: &C) -> Result<(), String> {
-    let text = |error: cake_core::Error| error.to_string();
+    let spec = case.spec();
     let setup = Setup::new(case, &context.target, context.seed).map_err(text)?;
     let disturbance = Disturbance::new(context).map_err(text)?;
-    for way in context.target.plans::<C::Op>(&case.spec()).map_err(text)?.iter() {
+    for way in context.target.plans::<C::Op>(&spec).map_err(text)?.iter() {
+        if way.obstacle(&spec, setup.shape().map_err(text)?).is_some() {
+            continue;
+        }
         for round in 0..context.profile.pick(3, 50) {
             setup.reset().map_err(text)?;
             disturbance.start().map_err(text)?;
@@ -58,4 +105,8 @@ impl Disturbance {
             None => Ok(()),
         }
     }
+}
+
+fn text(error: Error) -> String {
+    error.to_string()
 }

@@ -1,12 +1,11 @@
 //! One device, shared plans, many threads and streams.
 
-use std::sync::Arc;
-
-use cake_rmsnorm::ForwardPlan;
+use cake_core::Plan;
 
 use super::{Context, Task};
-use crate::cases::{Case, Form};
+use crate::cases::{BackwardCase, Case, Form};
 use crate::engine::setup::Setup;
+use crate::engine::subject::Subject;
 
 const CHECK: &str = "threads";
 
@@ -29,12 +28,18 @@ fn shared_plans(context: &Context) -> Result<(), String> {
     let widths = [128, 512, 1000, 2048, 4096, 6144];
     let cases: Vec<Case> =
         widths.iter().flat_map(|&width| Form::COMMON.map(|form| Case::new(37, width).form(form))).collect();
-    let plans = cases.iter().map(|case| context.target.plan(&case.spec).map_err(text));
-    let plans: Vec<ForwardPlan> = plans.collect::<Result<_, _>>()?;
+    let backward: Vec<BackwardCase> = cases.iter().cloned().map(BackwardCase::of).collect();
+    share(context, &cases)?;
+    share(context, &backward)
+}
+
+fn share<C: Subject>(context: &Context, cases: &[C]) -> Result<(), String> {
+    let plans = cases.iter().map(|case| context.target.plan(&case.spec()).map_err(text));
+    let plans: Vec<Plan<C::Op>> = plans.collect::<Result<_, _>>()?;
     on_every_thread(|thread| {
         let own: Vec<usize> = (0..cases.len()).map(|i| (i * 5 + thread as usize) % cases.len()).collect();
         let setups = own.iter().map(|&i| Setup::new(&cases[i], &context.target, context.seed + u64::from(thread)));
-        let setups: Vec<Setup> = setups.collect::<Result<_, _>>().map_err(text)?;
+        let setups: Vec<Setup<C>> = setups.collect::<Result<_, _>>().map_err(text)?;
         for call in 0..context.profile.pick(2, 1000) {
             for (setup, &i) in setups.iter().zip(&own) {
                 setup.queue(&plans[i]).map_err(text)?;
@@ -45,7 +50,7 @@ fn shared_plans(context: &Context) -> Result<(), String> {
                 setups.iter().try_for_each(Setup::reset).map_err(text)?;
             }
         }
-        let last = |(setup, &i): (&Setup, &usize)| setup.queue(&plans[i]).map_err(text);
+        let last = |(setup, &i): (&Setup<C>, &usize)| setup.queue(&plans[i]).map_err(text);
         setups.iter().zip(&own).try_for_each(last)?;
         setups.iter().try_for_each(Setup::expect_canonical)
     })
@@ -53,27 +58,39 @@ fn shared_plans(context: &Context) -> Result<(), String> {
 
 /// Eight threads that use fresh plans at once.
 fn first_use(context: &Context) -> Result<(), String> {
-    let start = Arc::new(std::sync::Barrier::new(THREADS as usize));
+    let start = std::sync::Barrier::new(THREADS as usize);
     on_every_thread(|thread| {
-        let case = Case::new(5, [128, 6144][thread as usize % 2]);
-        let setup = Setup::new(&case, &context.target, context.seed);
-        let plan = context.target.plan(&case.spec);
-        start.wait();
-        let (setup, plan) = (setup.map_err(text)?, plan.map_err(text)?);
-        setup.run(&plan).map_err(text)?;
-        setup.expect_canonical()
+        let case = Case::new(5, [128, 6144][thread as usize / 2 % 2]);
+        match thread % 2 {
+            0 => use_first(context, &start, &case),
+            _ => use_first(context, &start, &BackwardCase::of(case)),
+        }
     })
+}
+
+fn use_first<C: Subject>(context: &Context, start: &std::sync::Barrier, case: &C) -> Result<(), String> {
+    let setup = Setup::new(case, &context.target, context.seed);
+    let plan = context.target.plan::<C::Op>(&case.spec());
+    start.wait();
+    let (setup, plan) = (setup.map_err(text)?, plan.map_err(text)?);
+    setup.run(&plan).map_err(text)?;
+    setup.expect_canonical()
 }
 
 /// Inputs dropped right after the call is queued, and their memory taken and overwritten by someone else.
 fn dropped_inputs(context: &Context) -> Result<(), String> {
     let case = Case::new(2000, 4096);
-    let plan = context.target.plan(&case.spec).map_err(text)?;
+    drop_inputs_of(context, &case)?;
+    drop_inputs_of(context, &BackwardCase::of(case))
+}
+
+fn drop_inputs_of<C: Subject>(context: &Context, case: &C) -> Result<(), String> {
+    let plan = context.target.plan::<C::Op>(&case.spec()).map_err(text)?;
     for round in 0..context.profile.pick(3, 20) {
-        let mut setup = Setup::new(&case, &context.target, context.seed + round).map_err(text)?;
+        let mut setup = Setup::new(case, &context.target, context.seed + round).map_err(text)?;
         setup.queue(&plan).map_err(text)?;
         setup.drop_inputs();
-        let usurper = Setup::new(&Case::new(2000, 4096), &context.target, context.seed + 1000).map_err(text)?;
+        let usurper = Setup::new(case, &context.target, context.seed + 1000).map_err(text)?;
         setup.expect_canonical()?;
         drop(usurper);
     }

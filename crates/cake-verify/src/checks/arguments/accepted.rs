@@ -1,10 +1,8 @@
 //! Calls that look alarming and must be served: input and output interleaved in one buffer without a common byte.
 
-use cake_core::Error;
-
-use super::CHECK;
+use super::{CHECK, text};
 use crate::cases::layout::Layout;
-use crate::cases::{Case, Form, Layouts};
+use crate::cases::{BackwardCase, Case, Form, Layouts};
 use crate::checks::Context;
 use crate::engine::call::Arguments;
 use crate::engine::setup::Setup;
@@ -32,11 +30,27 @@ pub(super) fn judge(context: &Context) -> Tally {
     for interleaved in INTERLEAVED {
         tally.judge_result(CHECK, interleaved.name, serve(&interleaved, &context.target, context.seed));
     }
+    let result = with_any_eps(&context.target, context.seed);
+    tally.judge_result(CHECK, "no valid eps, and no use for one", result);
     tally
 }
 
+/// A backward call that is given `rstd` does not look at `eps`.
+fn with_any_eps(target: &Target, seed: u64) -> Result<(), String> {
+    let case = BackwardCase::new(5, 64);
+    let setup = Setup::new(&case, target, seed).map_err(text)?;
+    let plan = target.plan(&case.spec()).map_err(text)?;
+    for eps in [f32::NAN, -1.0, f32::INFINITY] {
+        setup.reset().map_err(text)?;
+        let mut call = setup.call();
+        call.eps = eps;
+        call.run(&plan, &setup.lane).map_err(text)?;
+        setup.expect_canonical()?;
+    }
+    Ok(())
+}
+
 fn serve(interleaved: &Interleaved, target: &Target, seed: u64) -> Result<(), String> {
-    let text = |error: Error| error.to_string();
     let layouts = Layouts { x: interleaved.x, ..Layouts::default() };
     let case = Case { layouts, ..Case::new(5, interleaved.width).form(Form::COMMON[0]) };
     let setup = Setup::new(&case, target, seed).map_err(text)?;

@@ -1,48 +1,56 @@
 //! Bad calls are refused before anything is launched: with the right variant, naming the argument, and nothing written.
 
 mod accepted;
+mod backward;
+mod changes;
 mod refusals;
+mod workspaces;
 
-use cake_core::{Dtype, Error, Op, Place};
-use cake_rmsnorm::{ForwardPlan, RmsNormForward, Spec};
+use cake_core::{Dtype, Error, Op, Place, Plan};
+use cake_rmsnorm::{BackwardSpec, ForwardPlan, RmsNormBackward, RmsNormForward, Spec};
 
 use super::{Context, Task};
-use crate::cases::{Case, Form};
-use crate::engine::call::{Arguments, Call};
+use crate::cases::{BackwardCase, Case, Form};
+use crate::engine::call::Arguments;
 use crate::engine::setup::Setup;
+use crate::engine::subject::Subject;
 use crate::engine::target::Target;
 use crate::report::Tally;
 
 const CHECK: &str = "arguments";
 
 /// A call that must be refused.
-struct Refusal {
+struct Refusal<C: Subject> {
     /// What is wrong with it.
     name: &'static str,
-    /// The form of the plan.
-    form: Form,
+    /// The case that it starts from.
+    case: fn() -> C,
     /// Makes it wrong.
-    change: fn(&mut Call<'_>, Place),
+    change: fn(&mut C::Call<'_>, Place),
     /// The variant of the error and the argument that it names.
     expected: (&'static str, &'static str),
 }
 
 /// A task for each kind of fault, and one for what must not be refused.
 pub fn tasks() -> impl Iterator<Item = Task> {
-    const WHY: &str = "a wrong argument is believed: memory is read or written that is not the caller's";
-    let refused = refusals::KINDS.iter().map(|(kind, refusals)| {
-        Task::new(format!("arguments/{kind}"), WHY, move |context| {
-            let mut tally = Tally::default();
-            for refusal in *refusals {
-                let what = format!("{kind}: {}", refusal.name);
-                tally.judge_result(CHECK, &what, refuse(refusal, &context.target, context.seed));
-            }
-            tally
-        })
-    });
+    let forward = refusals::KINDS.iter().map(|(kind, refusals)| refused(format!("arguments/{kind}"), refusals));
+    let backward = [refused("arguments/backward".into(), backward::REFUSALS)];
     let accepted = Task::new("arguments/accepted", "slices that touch no common byte are refused", accepted::judge);
     let plans = Task::new("arguments/plans", "a plan is made that no program serves", judge_plans);
-    refused.chain([accepted, plans])
+    forward.chain(backward).chain([accepted, plans, workspaces::task()])
+}
+
+fn refused<C: Subject>(name: String, refusals: &'static [Refusal<C>]) -> Task {
+    const WHY: &str = "a wrong argument is believed: memory is read or written that is not the caller's";
+    let prefix = name.clone();
+    Task::new(name, WHY, move |context| {
+        let mut tally = Tally::default();
+        for refusal in refusals {
+            let what = format!("{prefix}: {}", refusal.name);
+            tally.judge_result(CHECK, &what, refuse(refusal, &context.target, context.seed));
+        }
+        tally
+    })
 }
 
 /// The case that refusals start from; two leading dimensions, so that there are strides to get wrong.
@@ -50,24 +58,31 @@ fn good(form: Form) -> Case {
     Case { lead: vec![3, 4], ..Case::new(12, 64).form(form) }
 }
 
-fn refuse(refusal: &Refusal, target: &Target, seed: u64) -> Result<(), String> {
-    let text = |error: Error| error.to_string();
-    let case = good(refusal.form);
+fn refuse<C: Subject>(refusal: &Refusal<C>, target: &Target, seed: u64) -> Result<(), String> {
+    let case = (refusal.case)();
     let setup = Setup::new(&case, target, seed).map_err(text)?;
-    let plan = target.plan(&case.spec).map_err(text)?;
+    let spec = case.spec();
+    let plan = target.plan::<C::Op>(&spec).map_err(text)?;
     let mut call = setup.call();
     (refusal.change)(&mut call, target.place());
     // Asked first without running anything: what is not refused would write where it must not.
-    let checked = call.views().and_then(|views| RmsNormForward::check(&case.spec, target.place(), &views));
-    let error = checked.err().ok_or("was not refused")?;
+    let error = call.check(&spec, &setup.lane).err().ok_or("was not refused")?;
     expect(&error, refusal.expected)?;
     match call.run(&plan, &setup.lane) {
         Ok(()) => return Err(format!("was refused by the check, but ran: {error}")),
         Err(ran) => expect(&ran, refusal.expected)?,
     }
+    nothing_written(&setup)
+}
+
+fn nothing_written(setup: &Setup<impl Subject>) -> Result<(), String> {
     let outputs = setup.outputs().map_err(text)?;
     let written = setup.writes(outputs).into_iter().chain(setup.input_changes().map_err(text)?).next();
     written.map_or(Ok(()), |difference| Err(format!("refused, but wrote {difference}")))
+}
+
+fn text(error: Error) -> String {
+    error.to_string()
 }
 
 fn expect(error: &Error, (variant, argument): (&str, &str)) -> Result<(), String> {
@@ -97,6 +112,7 @@ fn name(error: &Error) -> (&'static str, String) {
         Error::Place { argument, .. } => ("Place", *argument),
         Error::SelfOverlap { argument, .. } => ("SelfOverlap", *argument),
         Error::Foreign { argument, .. } => ("Foreign", *argument),
+        Error::WorkspaceShort { .. } => ("WorkspaceShort", "workspace"),
         Error::Overlap { output, other, .. } => return ("Overlap", format!("{output} over {other}")),
         Error::Program { name, .. } => return ("Program", name.clone()),
         _ => return ("other", error.to_string()),
@@ -107,38 +123,58 @@ fn name(error: &Error) -> (&'static str, String) {
 /// Plans that must not be made, and calls on the wrong side.
 fn judge_plans(context: &Context) -> Tally {
     let mut tally = Tally::default();
-    let good_spec = Spec::new(64);
+    let (good_spec, target) = (Spec::new(64), &context.target);
     let specs = [
         ("width 0", Spec::new(0), ("Size", "width")),
         ("f16 weight", Spec { weight: Some(Dtype::F16), ..good_spec }, ("Dtype", "weight")),
         ("offset without weight", Spec { weight: None, offset: true, ..good_spec }, ("Missing", "weight")),
     ];
-    let refused = |result: Result<ForwardPlan, Error>, expected| match result {
-        Ok(_) => Err("was made".into()),
-        Err(error) => expect(&error, expected),
-    };
-    for (what, spec, expected) in specs {
-        tally.judge_result(CHECK, what, refused(context.target.plan(&spec), expected));
+    for (what, norm, expected) in specs {
+        tally.judge_result(CHECK, what, not_made(target.plan::<RmsNormForward>(&norm), expected));
+        let what = format!("backward: {what}");
+        let plan = target.plan::<RmsNormBackward>(&BackwardSpec::new(norm));
+        tally.judge_result(CHECK, &what, not_made(plan, expected));
     }
-    if let Target::Cuda(device) = &context.target {
+    let both = BackwardSpec::new(good_spec);
+    let specs = [
+        ("f16 dw", BackwardSpec { dw: Some(Dtype::F16), ..both }, ("Dtype", "dw")),
+        (
+            "dw without a weight",
+            BackwardSpec { norm: Spec { weight: None, ..good_spec }, ..both },
+            ("Unexpected", "dw"),
+        ),
+        ("adding to no dw", BackwardSpec { dw: None, accumulate: true, ..both }, ("Missing", "dw")),
+        ("no output", BackwardSpec { dx: false, dw: None, ..both }, ("Missing", "dx")),
+        ("no SM", BackwardSpec { max_sms: Some(0), ..both }, ("Size", "max_sms")),
+    ];
+    for (what, spec, expected) in specs {
+        tally.judge_result(CHECK, what, not_made(target.plan::<RmsNormBackward>(&spec), expected));
+    }
+    if let Target::Cuda(device) = target {
         let unknown = ForwardPlan::forced(device, good_spec, "rmsnorm_fwd_h63_row");
-        tally.judge_result(CHECK, "unknown program", refused(unknown, ("Program", "rmsnorm_fwd_h63_row")));
-        tally.judge_result(CHECK, "sides", wrong_side(&context.target, context.seed));
+        tally.judge_result(CHECK, "unknown program", not_made(unknown, ("Program", "rmsnorm_fwd_h63_row")));
+        let forward = good(Form::COMMON[0]);
+        tally.judge_result(CHECK, "sides", wrong_side(&BackwardCase::of(forward.clone()), target, context.seed));
+        tally.judge_result(CHECK, "sides", wrong_side(&forward, target, context.seed));
     }
     tally
 }
 
+fn not_made<O: Op>(plan: Result<Plan<O>, Error>, expected: (&str, &str)) -> Result<(), String> {
+    match plan {
+        Ok(_) => Err("was made".into()),
+        Err(error) => expect(&error, expected),
+    }
+}
+
 /// A device plan asked to run on the host, and a host plan on a stream.
-fn wrong_side(target: &Target, seed: u64) -> Result<(), String> {
-    let text = |error: Error| error.to_string();
-    let case = good(Form::COMMON[0]);
-    let setup = Setup::new(&case, target, seed).map_err(text)?;
-    let views = || setup.call().views().map_err(text);
-    let on_host = target.plan::<RmsNormForward>(&case.spec).map_err(text)?.run_host(views()?);
+fn wrong_side<C: Subject>(case: &C, target: &Target, seed: u64) -> Result<(), String> {
+    let setup = Setup::new(case, target, seed).map_err(text)?;
+    let (call, spec) = (setup.call(), case.spec());
+    let plan = target.plan::<C::Op>(&spec).map_err(text)?;
+    let on_host = call.lend(&setup.lane, |args| plan.run_host(args));
     expect(&on_host.err().ok_or("a device plan ran on the host")?, ("Place", "plan"))?;
-    let stream = setup.lane.stream().ok_or("a device lane has a stream")?;
-    let on_stream = ForwardPlan::host(case.spec).map_err(text)?.run(stream, views()?);
+    let on_stream = call.queue(&Plan::host(spec).map_err(text)?, &setup.lane);
     expect(&on_stream.err().ok_or("a host plan ran on a stream")?, ("Place", "stream"))?;
-    let written = setup.writes(setup.outputs().map_err(text)?);
-    written.first().map_or(Ok(()), |difference| Err(format!("refused, but wrote {difference}")))
+    nothing_written(&setup)
 }

@@ -1,14 +1,15 @@
-//! The table of calls that must be refused.
+//! The table of forward calls that must be refused.
 
 use cake_core::{Dtype, Place};
 
-use super::Refusal;
-use crate::cases::Form;
+use super::changes::{elsewhere, next_device, renamed, reshape, retype};
+use super::{Refusal, good};
+use crate::cases::{Case, Form};
 use crate::engine::call::Call;
 use crate::engine::memory::Argument;
 
 /// Every fault, by kind.
-pub(super) const KINDS: &[(&str, &[Refusal])] = &[
+pub(super) const KINDS: &[(&str, &[Refusal<Case>])] = &[
     ("dtypes", DTYPES),
     ("shapes", SHAPES),
     ("places", PLACES),
@@ -29,12 +30,12 @@ const fn full(
     change: fn(&mut Call<'_>, Place),
     variant: &'static str,
     argument: &'static str,
-) -> Refusal {
-    Refusal { name, form: FULL, change, expected: (variant, argument) }
+) -> Refusal<Case> {
+    Refusal { name, case: || good(FULL), change, expected: (variant, argument) }
 }
 
-const fn of(form: Form, refusal: Refusal) -> Refusal {
-    Refusal { form, ..refusal }
+const fn of(case: fn() -> Case, refusal: Refusal<Case>) -> Refusal<Case> {
+    Refusal { case, ..refusal }
 }
 
 /// The optional arguments of the full form.
@@ -63,39 +64,7 @@ impl<'m> Present<'m> for Call<'m> {
     }
 }
 
-/// The same elements under another type, with the bytes that they would need.
-fn retype(argument: &mut Argument<'_>, dtype: Dtype) {
-    argument.bytes = argument.bytes / argument.dtype.size() as u64 * dtype.size() as u64;
-    argument.dtype = dtype;
-}
-
-/// Another shape, row-major, with the bytes that it would need.
-fn reshape(argument: &mut Argument<'_>, shape: &[u64]) {
-    argument.bytes = shape.iter().product::<u64>() * argument.dtype.size() as u64;
-    argument.strides = vec![1; shape.len()];
-    for dimension in (1..shape.len()).rev() {
-        argument.strides[dimension - 1] = argument.strides[dimension] * shape[dimension] as i64;
-    }
-    argument.shape = shape.to_vec();
-}
-
-/// A place that is not the right one.
-fn elsewhere(place: Place) -> Place {
-    match place {
-        Place::Host => Place::Cuda(0),
-        Place::Cuda(_) => Place::Host,
-    }
-}
-
-/// A GPU that is not the right one.
-fn next_device(place: Place) -> Place {
-    match place {
-        Place::Host => Place::Cuda(1),
-        Place::Cuda(ordinal) => Place::Cuda(ordinal + 1),
-    }
-}
-
-const DTYPES: &[Refusal] = &[
+const DTYPES: &[Refusal<Case>] = &[
     full("x f16", |call, _| retype(&mut call.x, Dtype::F16), "Dtype", "x"),
     full("x f32", |call, _| retype(&mut call.x, Dtype::F32), "Dtype", "x"),
     full("residual f16", |call, _| retype(call.residual(), Dtype::F16), "Dtype", "residual"),
@@ -109,12 +78,12 @@ const DTYPES: &[Refusal] = &[
     full("weight f32 for a bf16 plan", |call, _| retype(call.weight(), Dtype::F32), "Dtype", "weight"),
     full("weight f16", |call, _| retype(call.weight(), Dtype::F16), "Dtype", "weight"),
     of(
-        Form { weight: Some(Dtype::F32), ..FULL },
+        || good(Form { weight: Some(Dtype::F32), ..FULL }),
         full("weight bf16 for an f32 plan", |call, _| retype(call.weight(), Dtype::Bf16), "Dtype", "weight"),
     ),
 ];
 
-const SHAPES: &[Refusal] = &[
+const SHAPES: &[Refusal<Case>] = &[
     full("x narrower", |call, _| call.x.shape[2] = 63, "Shape", "x"),
     full("x wider", |call, _| reshape(&mut call.x, &[3, 4, 65]), "Shape", "x"),
     full("x a row short", |call, _| reshape(&mut call.x, &[3, 3, 64]), "Shape", "y"),
@@ -134,7 +103,7 @@ const SHAPES: &[Refusal] = &[
     full("weight a row", |call, _| reshape(call.weight(), &[1, 64]), "Shape", "weight"),
     full("weight a column", |call, _| reshape(call.weight(), &[64, 1]), "Shape", "weight"),
     full("weight one element", |call, _| reshape(call.weight(), &[1]), "Shape", "weight"),
-    full("x without dimensions", |call, _| reshape_to_nothing(&mut call.x), "Rank", "x"),
+    full("x without dimensions", |call, _| reshape(&mut call.x, &[]), "Rank", "x"),
     full("y of 8 dimensions", |call, _| reshape(&mut call.y, &[3, 1, 1, 1, 1, 1, 4, 64]), "Rank", "y"),
     full("x with a stride too few", |call, _| call.x.strides.truncate(2), "Strides", "x"),
     full("2^31 rows", |call, _| every_activation(call, &[1 << 31, 64]), "Size", "x"),
@@ -145,10 +114,6 @@ const SHAPES: &[Refusal] = &[
         "y",
     ),
 ];
-
-fn reshape_to_nothing(argument: &mut Argument<'_>) {
-    (argument.shape, argument.strides) = (Vec::new(), Vec::new());
-}
 
 fn every_activation(call: &mut Call<'_>, shape: &[u64]) {
     let rows = shape[..shape.len() - 1].to_vec();
@@ -167,7 +132,7 @@ fn every_activation(call: &mut Call<'_>, shape: &[u64]) {
     }
 }
 
-const PLACES: &[Refusal] = &[
+const PLACES: &[Refusal<Case>] = &[
     full("x elsewhere", |call, place| call.x.place = elsewhere(place), "Place", "x"),
     full("x on the next device", |call, place| call.x.place = next_device(place), "Place", "x"),
     full("residual elsewhere", |call, place| call.residual().place = elsewhere(place), "Place", "residual"),
@@ -178,7 +143,7 @@ const PLACES: &[Refusal] = &[
     full("rstd elsewhere", |call, place| call.rstd().place = elsewhere(place), "Place", "rstd"),
 ];
 
-const EXTENTS: &[Refusal] = &[
+const EXTENTS: &[Refusal<Case>] = &[
     full("x a byte short", |call, _| call.x.bytes -= 1, "Extent", "x"),
     full("residual a byte short", |call, _| call.residual().bytes -= 1, "Extent", "residual"),
     full("weight a byte short", |call, _| call.weight().bytes -= 1, "Extent", "weight"),
@@ -195,7 +160,7 @@ const EXTENTS: &[Refusal] = &[
     full("x at the end of the address space", |call, _| call.x.address = u64::MAX - 255, "AddressRange", "x"),
 ];
 
-const STRIDES: &[Refusal] = &[
+const STRIDES: &[Refusal<Case>] = &[
     full("x backwards", |call, _| call.x.strides[1] = -64, "NegativeStride", "x"),
     full("y backwards", |call, _| call.y.strides[2] = -1, "NegativeStride", "y"),
     full("weight backwards", |call, _| call.weight().strides[0] = -1, "NegativeStride", "weight"),
@@ -208,7 +173,7 @@ const STRIDES: &[Refusal] = &[
     full("rstd rows overlap", |call, _| call.rstd().strides = vec![3, 1], "SelfOverlap", "rstd"),
 ];
 
-const POINTERS: &[Refusal] = &[
+const POINTERS: &[Refusal<Case>] = &[
     full("x null", |call, _| call.x.address = 0, "NullPointer", "x"),
     full("residual null", |call, _| call.residual().address = 0, "NullPointer", "residual"),
     full("weight null", |call, _| call.weight().address = 0, "NullPointer", "weight"),
@@ -221,12 +186,12 @@ const POINTERS: &[Refusal] = &[
     full("h odd", |call, _| call.h().address += 1, "Misaligned", "h"),
     full("rstd between floats", |call, _| call.rstd().address += 2, "Misaligned", "rstd"),
     of(
-        Form { weight: Some(Dtype::F32), ..FULL },
+        || good(Form { weight: Some(Dtype::F32), ..FULL }),
         full("f32 weight between floats", |call, _| call.weight().address += 2, "Misaligned", "weight"),
     ),
 ];
 
-const OVERLAPS: &[Refusal] = &[
+const OVERLAPS: &[Refusal<Case>] = &[
     full("y beside x by 8 elements", |call, _| call.y.address = call.x.address + 16, "Overlap", "y over x"),
     full("y before x by 1 element", |call, _| call.y.address = call.x.address - 2, "Overlap", "y over x"),
     full(
@@ -260,7 +225,7 @@ fn over_one_row(call: &mut Call<'_>) {
     call.y.address = call.x.address;
 }
 
-const SCALARS: &[Refusal] = &[
+const SCALARS: &[Refusal<Case>] = &[
     full("negative eps", |call, _| call.eps = -1e-6, "Value", "eps"),
     full("smallest negative eps", |call, _| call.eps = -1e-45, "Value", "eps"),
     full("infinite eps", |call, _| call.eps = f32::INFINITY, "Value", "eps"),
@@ -268,12 +233,12 @@ const SCALARS: &[Refusal] = &[
     full("NaN eps", |call, _| call.eps = f32::NAN, "Value", "eps"),
 ];
 
-const PRESENCE: &[Refusal] = &[
+const PRESENCE: &[Refusal<Case>] = &[
     full("no weight", |call, _| call.weight = None, "Missing", "weight"),
     full("no residual", |call, _| call.residual = None, "Missing", "residual"),
     full("no h", |call, _| call.h = None, "Missing", "h"),
     of(
-        PLAIN,
+        || good(PLAIN),
         full(
             "a residual for a plain plan",
             |call, _| call.residual = renamed(&call.x, "residual"),
@@ -281,13 +246,9 @@ const PRESENCE: &[Refusal] = &[
             "residual",
         ),
     ),
-    of(PLAIN, full("h for a plain plan", |call, _| call.h = renamed(&call.y, "h"), "Unexpected", "h")),
+    of(|| good(PLAIN), full("h for a plain plan", |call, _| call.h = renamed(&call.y, "h"), "Unexpected", "h")),
     of(
-        BARE,
+        || good(BARE),
         full("a weight for a plan without", |call, _| call.weight = renamed(&call.x, "weight"), "Unexpected", "weight"),
     ),
 ];
-
-fn renamed<'m>(argument: &Argument<'m>, name: &'static str) -> Option<Argument<'m>> {
-    Some(Argument { name, ..argument.clone() })
-}
