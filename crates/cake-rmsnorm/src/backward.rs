@@ -178,11 +178,7 @@ unsafe impl Op for RmsNormBackward {
 }
 
 /// Refuses a workspace that shares bytes with a tensor.
-fn refuse_workspace<'a>(
-    workspace: &Workspace,
-    place: Place,
-    tensors: impl Iterator<Item = &'a RawView>,
-) -> Result<()> {
+fn refuse_workspace<'a>(workspace: &Workspace, place: Place, tensors: impl Iterator<Item = &'a RawView>) -> Result<()> {
     let range = workspace.range();
     for view in tensors.filter(|view| view.place == place) {
         let other_range = view.byte_range();

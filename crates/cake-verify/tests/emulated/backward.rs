@@ -4,9 +4,7 @@
 use cake_core::sums::{plain, rms};
 use cake_core::{Arch, DeviceInfo, Dtype, Op, Place, Shape, TensorView, TensorViewMut, Workspace};
 use cake_kernels::rmsnorm;
-use cake_rmsnorm::{
-    Backward, BackwardSpec, Combine, CombineDw, CombinePlan, CombineSpec, RmsNormBackward, Spec,
-};
+use cake_rmsnorm::{Backward, BackwardSpec, Combine, CombineDw, CombinePlan, CombineSpec, RmsNormBackward, Spec};
 use half::bf16;
 use rayon::prelude::*;
 
@@ -308,7 +306,9 @@ fn shards_combine() {
                 dw: TensorViewMut::from_slice("dw", dw, &shape[1..]).expect("fits"),
             });
         };
-        combine(&mut dw, &|args| CombinePlan::host(spec).and_then(|plan| plan.run_host(args)).expect("right arguments"));
+        combine(&mut dw, &|args| {
+            CombinePlan::host(spec).and_then(|plan| plan.run_host(args)).expect("right arguments")
+        });
         assert!(dw.iter().map(|dw| dw.to_bits()).eq(right.iter().copied()), "host: {rows} rows in shards of {shard}");
 
         dw.fill(f32::NAN);
