@@ -152,7 +152,8 @@ fn many_rows() -> Vec<BackwardCase> {
     cases
 }
 
-/// As for the forward; the windows are those of a call with both gradients.
+/// As for the forward; the windows are those of a call with both gradients. Then so many rows that each CTA has several
+/// chunks.
 fn windows(width: u32, device: &DeviceInfo) -> Vec<BackwardCase> {
     let mut cases = Vec::new();
     for form in Form::COMMON {
@@ -160,6 +161,7 @@ fn windows(width: u32, device: &DeviceInfo) -> Vec<BackwardCase> {
         let rows = window_edges::<RmsNormBackward>(&spec, device, Shape { rows: 1, ..ALIGNED });
         cases.extend(rows.map(|rows| of_form(rows, width, form)));
     }
+    cases.push(BackwardCase::new(u64::from(device.sms) * 100 + 13, width));
     cases.retain(|case| case.norm.elements() <= Profile::Full.most_elements());
     cases
 }
