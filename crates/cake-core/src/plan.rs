@@ -97,7 +97,8 @@ impl<O: Op> Plan<O> {
             return needed(program);
         }
         let shapes = [(true, false), (true, true), (false, false)];
-        let tables = shapes.map(|(vectors, in_place)| O::routes(&self.spec, info.arch, Shape { rows, vectors, in_place }));
+        let tables =
+            shapes.map(|(vectors, in_place)| O::routes(&self.spec, info.arch, Shape { rows, vectors, in_place }));
         let routes = tables.iter().flat_map(|table| {
             let last = table.route(info, rows);
             table.routes().iter().filter(|route| route.rows_per_sm <= last.rows_per_sm)
@@ -122,7 +123,8 @@ impl<O: Op> Plan<O> {
         let needed = O::workspace_bytes(&self.spec, program, shape.rows, device.info());
         if needed > 0 {
             let workspace = O::workspace(&mut args);
-            let workspace = workspace.ok_or(Error::Missing { argument: "workspace", because: "the program needs one" })?;
+            let workspace =
+                workspace.ok_or(Error::Missing { argument: "workspace", because: "the program needs one" })?;
             O::lend(&mut params, workspace.lend(stream, needed)?);
         }
         let launches = self.launches(device, Some(stream))?;

@@ -46,7 +46,7 @@ pub struct Route {
     /// What it runs.
     pub program: &'static Program,
     /// Rows, in halves of a row for each SM, that lie between the row a CTA works on and the one that it asks L2 to
-    /// fetch; 0 fetches none.
+    /// fetch; 0 fetches none. For a schedule whose CTAs walk through many rows, in halves of a row of its own.
     pub half_rows_ahead: u32,
     /// What was measured for it, and where; `untuned` if nothing was.
     pub evidence: &'static str,

@@ -38,7 +38,10 @@ pub fn image(op: &'static str, arch: Arch) -> Image {
 pub fn kernels(op: &str) -> Vec<&'static Kernel> {
     match op {
         "probe" => probe::KERNELS.to_vec(),
-        "rmsnorm" => rmsnorm::FORWARD.iter().chain(rmsnorm::BACKWARD).flat_map(|forms| forms.kernels()).collect(),
+        "rmsnorm" => {
+            let forms = rmsnorm::FORWARD.iter().chain(rmsnorm::BACKWARD);
+            forms.flat_map(|forms| forms.kernels()).chain(rmsnorm::JOIN.bf16).collect()
+        }
         _ => unknown(op),
     }
 }

@@ -1,4 +1,4 @@
-//! Small kernels that measure and exercise the board: an empty one, and the grid barrier.
+//! Small kernels that measure and exercise the board: an empty one, the grid barrier, and one that moves bytes.
 
 use cake_core::{Arch, Fusion, Kernel, Pass};
 
@@ -17,15 +17,25 @@ pub struct ForwardParams {
     pub errors: u64,
     /// Rounds of the barrier.
     pub rounds: u32,
+    /// Units of 16 bytes to add.
+    pub units: u32,
+    /// Addresses of what is added.
+    pub inputs: [u64; 3],
+    /// Address of the sum.
+    pub output: u64,
 }
 
 /// Does nothing.
 pub static EMPTY: Kernel = probe("empty", 32, false);
 /// Passes the grid barrier twice a round and checks what the other CTAs wrote; needs a cooperative launch.
 pub static BARRIER: Kernel = probe("barrier", 128, true);
+/// Adds two inputs without carries: the memory's rate when two streams are read and one is written.
+pub static ADD: Kernel = probe("add", 256, false);
+/// As [`ADD`], with three inputs.
+pub static ADD_THREE: Kernel = Kernel { fusion: Fusion::Residual, ..probe("add", 256, false) };
 
 /// Every probe.
-pub static KERNELS: &[&Kernel] = &[&EMPTY, &BARRIER];
+pub static KERNELS: &[&Kernel] = &[&EMPTY, &BARRIER, &ADD, &ADD_THREE];
 
 const fn probe(schedule: &'static str, threads: u32, cooperative: bool) -> Kernel {
     Kernel {

@@ -146,6 +146,8 @@ pub struct BackwardParams {
     pub dw_fp32: u32,
     /// Whether to add to what `dw` holds.
     pub accumulate: u32,
+    /// Whether the chunks' sums are added up in any order, in FP64.
+    pub unordered: u32,
     /// Sizes of the levels.
     pub sizes: [u32; MAX_LEVELS],
     /// Strides of levels 2 and up.
@@ -189,7 +191,7 @@ const fn kernel(pass: Pass, geometry: Geometry, fusion: Fusion, weight: Option<D
         min_ctas,
         since: Arch::Sm80,
         vectors: width.is_some(),
-        cooperative: matches!(pass, Pass::Backward) && !matches!(schedule.as_bytes(), b"split"),
+        cooperative: matches!(pass, Pass::Backward) && !matches!(schedule.as_bytes(), b"split" | b"join"),
     }
 }
 
@@ -304,13 +306,25 @@ programs! {
     H6144_SPLIT = split(6144, 256, 1, 0);
     H6144_WALK = walk(6144, 256, 1, 1, 2);
     H7168_SPLIT = split(7168, 256, 1, 0);
-    H7168_WALK = walk(7168, 512, 1, 1, 1);
+    H7168_WALK = walk(7168, 256, 1, 1, 2);
     H8192_SPLIT = split(8192, 256, 1, 0);
     H8192_WALK = walk(8192, 512, 1, 1, 1);
     H12288_SPLIT = split(12288, 512, 1, 0);
     H12288_WALK = walk(12288, 512, 1, 1, 1);
     H16384_SPLIT = split(16384, 512, 1, 0);
+    H16384_WALK = walk(16384, 512, 1, 1, 1);
 }
+
+/// Joins the weight gradients of shards; no weight takes part.
+pub static JOIN: Program = {
+    const KERNELS: &[Kernel] = &[kernel(
+        Pass::Backward,
+        Geometry { width: None, schedule: "join", knob: "", group: 256, rows: 1, step: 0, min_ctas: 0 },
+        Fusion::Plain,
+        Some(Dtype::Bf16),
+    )];
+    Program { bf16: KERNELS, f32: KERNELS, none: KERNELS }
+};
 
 /// Widths that have kernels of their own, in the order of the list.
 pub const FORWARD_WIDTHS: [u32; forward_widths().1] = {

@@ -46,6 +46,9 @@ pub struct BackwardSpec {
     pub dw: Option<Dtype>,
     /// Adds to what `dw` holds: `dw = round(dw + sum)`, the addition in FP32.
     pub accumulate: bool,
+    /// Adds up `dw` in the canonical order, so that it has the same bits everywhere. Otherwise the order, and with it the last
+    /// bits, may differ from call to call on a GPU: no faster, for comparison. `dx` is the same.
+    pub deterministic: bool,
     /// Most SMs to occupy, for instance to leave some to communication; the same bits whatever it is.
     pub max_sms: Option<u32>,
 }
@@ -55,7 +58,7 @@ impl BackwardSpec {
     /// needed.
     pub fn new(norm: Spec) -> BackwardSpec {
         let dw = norm.weight.map(|_| Dtype::F32);
-        BackwardSpec { norm, rstd: true, dx: true, dw, accumulate: false, max_sms: None }
+        BackwardSpec { norm, rstd: true, dx: true, dw, accumulate: false, deterministic: true, max_sms: None }
     }
 
     pub(crate) fn check(&self) -> Result<()> {

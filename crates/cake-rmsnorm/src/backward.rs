@@ -106,14 +106,12 @@ unsafe impl Op for RmsNormBackward {
 
     fn shared_bytes(spec: &BackwardSpec, kernel: &Kernel, params: Option<&BackwardParams>) -> u32 {
         let join = 16 * kernel.threads(); // what joining the chunks' sums takes
-        let levels = |most: u32, shared: fn(&BackwardParams) -> u32| params.map_or(most, shared);
         match kernel.schedule {
             "scan" => join.max(rmsnorm::scan_shared_bytes(kernel, spec.norm.width)),
             "split" => 2 * join * split_levels(kernel, params).max(1),
             _ => {
-                let meeting = u32::from(kernel.rows > 1);
-                let level = chunks::level_bytes(spec, kernel);
-                join.max(level * levels((200 << 10) / level, |params| params.shared_levels).max(meeting))
+                let levels = params.map_or(31, |params| params.shared_levels);
+                join.max(chunks::walk_bytes(spec, kernel, levels))
             }
         }
     }
@@ -146,7 +144,7 @@ unsafe impl Op for RmsNormBackward {
         params.chunks = chunks.count;
         params.ctas = chunks.ctas;
         params.shared_levels = chunks.shared_levels;
-        params.ahead = if kernel.group > 32 { kernel.step } else { 0 };
+        params.ahead = route.map_or(0, |route| route.half_rows_ahead / 2);
     }
 
     fn is_idle(spec: &BackwardSpec, shape: Shape) -> bool {
@@ -180,11 +178,7 @@ unsafe impl Op for RmsNormBackward {
 }
 
 /// Refuses a workspace that shares bytes with a tensor.
-fn refuse_workspace<'a>(
-    workspace: &Workspace,
-    place: Place,
-    tensors: impl Iterator<Item = &'a RawView>,
-) -> Result<()> {
+fn refuse_workspace<'a>(workspace: &Workspace, place: Place, tensors: impl Iterator<Item = &'a RawView>) -> Result<()> {
     let range = workspace.range();
     for view in tensors.filter(|view| view.place == place) {
         let other_range = view.byte_range();
@@ -226,6 +220,7 @@ fn bind(
         width: spec.norm.width,
         dw_fp32: u32::from(spec.dw == Some(Dtype::F32)),
         accumulate: u32::from(spec.accumulate),
+        unordered: u32::from(!spec.deterministic),
         sizes: bound.sizes,
         more: bound.more,
         column: bound.column,

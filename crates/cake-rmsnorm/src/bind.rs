@@ -72,7 +72,8 @@ impl<const R: usize, const T: usize> Bound<R, T> {
         });
         let rows = rows::fold(lead, lead_strides.each_ref().map(|strides| &strides[..lead.len()]));
         let count = u32::try_from(rows.count).ok().filter(|&count| count <= i32::MAX as u32);
-        let count = count.ok_or(Error::Size { argument: "x", expected: "at most 2^31 - 1 rows", actual: rows.count })?;
+        let count =
+            count.ok_or(Error::Size { argument: "x", expected: "at most 2^31 - 1 rows", actual: rows.count })?;
 
         let mut column = [0; T];
         let mut vectors = 0;

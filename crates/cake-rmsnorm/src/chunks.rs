@@ -20,7 +20,7 @@ pub(crate) struct Chunks {
     pub(crate) ctas: u32,
     /// Levels of a group's tree that wait in shared memory.
     pub(crate) shared_levels: u32,
-    /// Bytes of workspace: header, a sum for each chunk, the levels that do not fit shared memory.
+    /// Bytes of workspace: header, the chunks' sums, the levels that do not fit shared memory.
     pub(crate) workspace: u64,
 }
 
@@ -52,13 +52,24 @@ impl Chunks {
             Some(_) => u64::from(levels - shared_levels) * u64::from(level_bytes(spec, kernel)),
             None => u64::from(levels + 1) * u64::from(kernel.rows) * sum, // the groups' sums wait there too
         };
-        let workspace = Workspace::HEADER + u64::from(count) * sum + u64::from(ctas) * waiting;
+        // In any order, the chunks share one sum in FP64.
+        let sums = if spec.deterministic { u64::from(count) } else { 2 };
+        let workspace = Workspace::HEADER + sums * sum + u64::from(ctas) * waiting;
         Chunks { rows: size, count, ctas, shared_levels, workspace }
     }
 }
 
-/// Bytes of shared memory for a level of the groups' trees.
-pub(crate) fn level_bytes(spec: &BackwardSpec, kernel: &Kernel) -> u32 {
+/// Bytes of shared memory for a number of levels of the groups' trees, and what else the `walk` schedule keeps there.
+pub(crate) fn walk_bytes(spec: &BackwardSpec, kernel: &Kernel, levels: u32) -> u32 {
+    // Where groups share a CTA, their sums meet in the place of a level. Where a thread has more than three units, shared
+    // memory holds the sums of its leaf, too.
+    let meeting = u32::from(kernel.rows > 1);
+    let leaf = u32::from(spec.norm.width.div_ceil(8 * kernel.group) > 3);
+    (levels.max(meeting) + leaf) * level_bytes(spec, kernel)
+}
+
+/// Bytes of the groups' sums at a level of their trees.
+fn level_bytes(spec: &BackwardSpec, kernel: &Kernel) -> u32 {
     let units = spec.norm.width.div_ceil(8);
     32 * (units * kernel.rows).min(units.div_ceil(kernel.group) * kernel.threads())
 }
@@ -71,6 +82,6 @@ fn shared_levels(spec: &BackwardSpec, kernel: &Kernel, device: &DeviceInfo) -> u
     }
     let folds = 2 * kernel.step * 4 * (if kernel.group > 32 { kernel.threads() } else { 1 } + kernel.rows);
     let per_cta = (device.shared_per_cta + RESERVED) / kernel.min_ctas.max(1) - RESERVED - folds;
-    // Where groups share a CTA, their sums meet in the place of a level.
-    (per_cta / level_bytes(spec, kernel)).min(31)
+    let fits = |levels: &u32| walk_bytes(spec, kernel, *levels) <= per_cta;
+    (1..=31).take_while(fits).last().unwrap_or(0)
 }

@@ -48,7 +48,12 @@ unsafe impl Op for RmsNormForward {
             expect(view, place, Dtype::Bf16, x.shape())?;
         }
         if let Some(view) = &weight {
-            expect(view, place, spec.weight.expect("argument() matched the weight with the plan"), &[spec.width.into()])?;
+            expect(
+                view,
+                place,
+                spec.weight.expect("argument() matched the weight with the plan"),
+                &[spec.width.into()],
+            )?;
         }
         if let Some(view) = &rstd {
             expect(view, place, Dtype::F32, lead)?;

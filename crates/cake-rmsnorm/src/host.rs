@@ -13,7 +13,7 @@ use cake_core::{Dtype, Element, RawView};
 use half::bf16;
 use rayon::prelude::*;
 
-use crate::{Backward, BackwardSpec, Forward, Spec};
+use crate::{Backward, BackwardSpec, Combine, CombineSpec, Forward, Spec};
 
 /// Runs a call with at least one row.
 ///
@@ -35,6 +35,20 @@ pub(crate) unsafe fn backward(spec: &BackwardSpec, args: &Backward<'_>) {
         Some(Dtype::F32) => run_backward::<f32>(spec, args),
         _ => run_backward::<bf16>(spec, args),
     }
+}
+
+/// Joins shards.
+///
+/// # Safety
+/// `check` must have accepted the call for the host.
+pub(crate) unsafe fn combine(spec: &CombineSpec, args: &Combine<'_>) {
+    let width = spec.width as usize;
+    let view = args.shards.raw();
+    let mut shards = vec![0.0; view.shape()[0] as usize * width];
+    for (shard, row) in shards.chunks_mut(width).enumerate() {
+        read(view, shard as u64 * view.strides()[0], row);
+    }
+    write_root(args.dw.raw(), spec.dw, spec.accumulate, &shards);
 }
 
 fn run<W: Element>(spec: &Spec, args: &Forward<'_>) {
@@ -113,14 +127,19 @@ fn run_backward<W: Element>(spec: &BackwardSpec, args: &Backward<'_>) {
         Some(dtype) => {
             let tasks = sums.par_chunks_mut(width).enumerate();
             tasks.for_each_init(buffers, |rows, (at, sum)| task(rows, at as u64, Some(sum)));
-            let mut root = vec![0.0; width];
-            fast::combine(width, &sums, &mut root);
             let view = args.dw.as_ref().expect("check() matched dw with the plan").raw();
-            match dtype {
-                Dtype::F32 => write_weight_gradient::<f32>(view, &root, spec.accumulate),
-                _ => write_weight_gradient::<bf16>(view, &root, spec.accumulate),
-            }
+            write_root(view, dtype, spec.accumulate, &sums);
         }
+    }
+}
+
+/// Joins the sums of adjacent subtrees, rows of a width, and writes the root.
+fn write_root(dw: &RawView, dtype: Dtype, accumulate: bool, sums: &[f32]) {
+    let mut root = vec![0.0; dw.shape()[0] as usize];
+    fast::combine(root.len(), sums, &mut root);
+    match dtype {
+        Dtype::F32 => write_weight_gradient::<f32>(dw, &root, accumulate),
+        _ => write_weight_gradient::<bf16>(dw, &root, accumulate),
     }
 }
 

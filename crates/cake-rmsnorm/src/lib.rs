@@ -8,7 +8,14 @@
 //! y    = bf16(x * rstd * w)                 one rounding; 1 + w with an offset, 1 without a weight
 //! ```
 //!
-//! The order of the sum and every rounding are a specification, `docs/numerics.md` in the repository: a result has one
+//! and its gradients, with `g = dy * w` and `xhat = x * rstd`,
+//!
+//! ```text
+//! dx = bf16(rstd * (g - xhat * sum(g * xhat) / H) [+ dh])
+//! dw = sum over the rows of dy * xhat
+//! ```
+//!
+//! The order of each sum and every rounding are a specification, `docs/numerics.md` in the repository: a result has one
 //! right bit pattern, whatever computes it, and does not depend on the other rows of the call.
 //!
 //! ```
@@ -66,6 +73,18 @@
 //! memory. `y` may be `x` and `h` may be `residual`, element for element. Other overlaps of an output are refused.
 //! There may be 0 to 2^31 - 1 rows.
 //!
+//! The tensors of the backward are those of [`Backward`]. On a GPU `dw` needs a [`Workspace`] of
+//! [`workspace_bytes`](cake_core::Plan::workspace_bytes), which a stream's calls share one after the other:
+//!
+//! ```no_run
+//! # use cake_rmsnorm::{BackwardPlan, BackwardSpec, Device, Spec, Stream, Workspace};
+//! # let device = Device::new(0)?;
+//! # let stream = Stream::new(&device)?;
+//! let plan = BackwardPlan::new(&device, BackwardSpec::new(Spec::new(2048)))?;
+//! let workspace = Workspace::new(&stream, plan.workspace_bytes(16384))?;
+//! # Ok::<(), cake_rmsnorm::Error>(())
+//! ```
+//!
 //! # Errors
 //!
 //! A call is checked before anything is queued or written. An [`Error`] names the argument, what was expected and what
@@ -78,6 +97,7 @@ mod args;
 mod backward;
 mod bind;
 mod chunks;
+mod combine;
 mod forward;
 mod host;
 pub mod routes;
@@ -87,6 +107,7 @@ pub use backward::RmsNormBackward;
 pub use cake_core::{
     Arch, Buffer, Device, DeviceInfo, Dtype, Error, Place, Result, Stream, TensorView, TensorViewMut, Workspace,
 };
+pub use combine::{Combine, CombineDw, CombineSpec};
 pub use forward::RmsNormForward;
 
 /// Plan of the forward pass, see [`Forward`] for its arguments.
@@ -94,3 +115,6 @@ pub type ForwardPlan = cake_core::Plan<RmsNormForward>;
 
 /// Plan of the backward pass, see [`Backward`] for its arguments.
 pub type BackwardPlan = cake_core::Plan<RmsNormBackward>;
+
+/// Plan that joins the weight gradients of row shards, see [`Combine`].
+pub type CombinePlan = cake_core::Plan<CombineDw>;

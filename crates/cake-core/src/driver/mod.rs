@@ -171,13 +171,7 @@ impl Module {
 
     /// The entry point `name`, ready to be launched with up to `shared` bytes of dynamic shared memory, as far as a CTA may
     /// have `shared_per_cta`.
-    pub(crate) fn function(
-        &self,
-        _: &Current,
-        name: &str,
-        shared: u32,
-        shared_per_cta: u32,
-    ) -> Result<Function> {
+    pub(crate) fn function(&self, _: &Current, name: &str, shared: u32, shared_per_cta: u32) -> Result<Function> {
         use sys::CUfunction_attribute as A;
         let name = CString::new(name).expect("symbols hold no NUL");
         let mut function = ptr::null_mut();
@@ -223,9 +217,8 @@ pub(crate) fn launch<P: Copy>(
     // addresses inside are good is what the views of a checked call stand for, see docs/safety.md.
     unsafe {
         if together {
-            let result = sys::cuLaunchCooperativeKernel(
-                function.0, grid, 1, 1, threads, 1, 1, shared, stream.0, pointers,
-            );
+            let result =
+                sys::cuLaunchCooperativeKernel(function.0, grid, 1, 1, threads, 1, 1, shared, stream.0, pointers);
             return check("cuLaunchCooperativeKernel", result);
         }
         let none = ptr::null_mut();

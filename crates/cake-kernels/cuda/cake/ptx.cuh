@@ -80,6 +80,18 @@ __device__ __forceinline__ u32 load_acquire(const u32* word) {
     return value;
 }
 
+// Adds to a number that all CTAs add to, in any order.
+__device__ __forceinline__ void add_double(double* number, double value) {
+    asm volatile("red.relaxed.gpu.global.add.f64 [%0], %1;" ::"l"(number), "d"(value) : "memory");
+}
+
+// Reads what `add_double` has made of a number, past the cache of this SM.
+__device__ __forceinline__ double load_double(const double* number) {
+    double value;
+    asm volatile("ld.relaxed.gpu.global.f64 %0, [%1];" : "=d"(value) : "l"(number) : "memory");
+    return value;
+}
+
 // The shared memory that the launch asks for.
 __device__ __forceinline__ float* dynamic_shared() {
     extern __shared__ float memory[];

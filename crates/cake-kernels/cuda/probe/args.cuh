@@ -9,6 +9,9 @@ struct ForwardParams {
     u32* cells;    // one word for each CTA
     u32* errors;   // counts what a CTA saw that it should not have seen
     u32 rounds;
+    u32 units;  // of 16 bytes, to add
+    const Unit* inputs[3];
+    Unit* output;
 };
 
 }  // namespace cake::probe

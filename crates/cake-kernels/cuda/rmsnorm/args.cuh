@@ -53,6 +53,7 @@ struct BackwardParams {
     u32 columns, ctas;      // units of columns for a CTA that takes columns; CTAs that share the chunks
     u32 shared_levels;      // levels of the row tree that wait in shared memory; the others in the workspace
     u32 dw_fp32, accumulate;
+    u32 unordered;          // chunks' roots are added up in any order
     u32 sizes[max_levels];
     i64 more[max_levels - 2][backward::ROW_TENSORS];
     i64 column[backward::TENSORS];

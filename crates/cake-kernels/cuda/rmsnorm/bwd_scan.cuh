@@ -36,9 +36,10 @@ __device__ __forceinline__ void bwd_scan(const BackwardParams& p) {
     const u32 quads = ceil_div(p.width, 4);
     // Of this CTA: [levels][Rows][quads], then [Rows][quads] for the groups' roots.
     const u32 level_count = 31 - __clz(share / leaf_rows);
-    char* const own = partials(p) + 16 * u64(quads) * (p.chunks + u64(blockIdx.x) * (level_count + 1) * Rows);
+    char* const own = behind_roots(p) + 16 * u64(quads) * (u64(blockIdx.x) * (level_count + 1) * Rows);
     const auto waiting = [&](u32 level, u32 of, u32 quad) { return own + 16 * ((u64(level) * Rows + of) * quads + quad); };
     u32 parity = 0;
+    if (p.dw != nullptr) clear_roots<Threads>(p);
 
     for (u32 chunk = blockIdx.x; chunk < p.chunks; chunk += gridDim.x) {
         const u32 first = chunk * p.chunk + group * share;
@@ -122,13 +123,13 @@ __device__ __forceinline__ void bwd_scan(const BackwardParams& p) {
         if (p.dw == nullptr) continue;
         __syncthreads();
         for (u32 quad = threadIdx.x; quad < quads; quad += Threads) {
-            Quad roots[Rows];
+            Quad sums[Rows];
 #pragma unroll
             for (u32 g = 0; g < Rows; ++g) {
-                roots[g] = chunk * p.chunk + g * share < p.rows ? load_quad(waiting(level_count, g, quad)) : Quad{};
+                sums[g] = chunk * p.chunk + g * share < p.rows ? load_quad(waiting(level_count, g, quad)) : Quad{};
             }
-            join_groups(roots);
-            store_quad(partials(p) + 16 * (u64(chunk) * quads + quad), roots[0]);
+            join_groups(sums);
+            write_root(p, chunk, quad, sums[0]);
         }
         __syncthreads();
     }

@@ -45,15 +45,16 @@ pub fn backward(spec: &BackwardSpec, arch: Arch, shape: Shape) -> &'static Route
     let residual = spec.norm.residual && spec.dx;
     let own = backward::tables(arch).iter().find(|tables| shape.vectors && tables.width == spec.norm.width);
     let Some(tables) = own else { return any::backward(spec.norm.width, residual) };
-    let forms = if residual { &tables.residual } else { &tables.plain };
-    let table = if spec.dw.is_none() && spec.max_sms.is_none() {
-        Some(&forms.alone)
-    } else if spec.rstd && spec.max_sms.is_none() && !shape.in_place {
-        forms.both.as_ref()
+    let needs = if residual { &tables.residual } else { &tables.plain };
+    if spec.max_sms.is_some() {
+        &needs.walk
+    } else if spec.dw.is_none() {
+        &needs.alone
+    } else if spec.rstd && !shape.in_place {
+        &needs.both
     } else {
-        forms.walk.as_ref()
-    };
-    table.unwrap_or_else(|| any::backward(spec.norm.width, residual))
+        &needs.walk
+    }
 }
 
 /// A static table, checked when it compiles.

@@ -54,6 +54,14 @@ inline u32 load_acquire(const u32* word) {
     return __atomic_load_n(reinterpret_cast<u32*>(emulator::at(word, sizeof *word, false)), __ATOMIC_ACQUIRE) ^ flipped;
 }
 
+inline void add_double(double* number, double value) {
+    std::atomic_ref<double>(*reinterpret_cast<double*>(emulator::at(number, sizeof *number, true))).fetch_add(value);
+}
+
+inline double load_double(const double* number) {
+    return std::atomic_ref<double>(*reinterpret_cast<double*>(emulator::at(number, sizeof *number, false))).load();
+}
+
 inline float* dynamic_shared() { return emulator::dynamic_memory(); }
 
 }  // namespace cake

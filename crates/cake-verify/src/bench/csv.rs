@@ -18,7 +18,7 @@ impl Record {
             writeln!(to, "# wrong: {wrong}")?;
         }
         let figures = Summary::NAMES.map(column).join(",");
-        writeln!(to, "row,width,rows,engine,program,ahead,bytes,gb_per_s,percent_of_copy,{figures},why")?;
+        writeln!(to, "row,width,rows,engine,program,ahead,bytes,gb_per_s,percent_of_reference,{figures},why")?;
         let lines = self.measurements.iter().map(Measured::csv).chain(self.host.iter().map(HostCost::csv));
         for ((head, why), ns) in lines {
             let figures = ns.figures().map(|figure| figure.to_string()).join(",");
@@ -38,7 +38,7 @@ impl Measured {
         let Measured { row, width, rows, engine, ahead, bytes, .. } = self;
         let number = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.3}"));
         let program = self.program.as_deref().unwrap_or_default();
-        let (rate, percent) = (number(self.gb_per_s), number(self.percent_of_copy));
+        let (rate, percent) = (number(self.gb_per_s), number(self.percent_of_reference));
         let head = format!("{row},{width},{rows},{engine},{program},{ahead},{bytes},{rate},{percent}");
         ((head, &self.why), &self.ns)
     }

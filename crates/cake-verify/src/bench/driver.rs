@@ -1,4 +1,4 @@
-//! What timing needs of the driver beside [`cake_core`]: events, fills and copies on the device, an empty kernel.
+//! What timing needs of the driver beside [`cake_core`]: events, fills and copies on the device, the probes.
 //!
 //! Unsafe code is fenced here. Each call is sound for one of these reasons, which the SAFETY comments name:
 //! (a) it passes pointers to live locals of the type that the driver API documents; (b) it passes handles that a
@@ -11,8 +11,8 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use anyhow::{Result, bail};
-use cake_core::{Buffer, Device, Stream};
+use anyhow::{Context as _, Result, bail};
+use cake_core::{Buffer, Device, Kernel, Stream};
 use cake_kernels::probe;
 use cudarc::driver::sys;
 
@@ -23,14 +23,14 @@ use crate::engine::driver::Current;
 pub struct Gpu {
     device: Device,
     module: sys::CUmodule,
-    empty: sys::CUfunction,
+    probes: [(&'static Kernel, sys::CUfunction); 3],
     stream: Stream,
     // Last: what was current before comes back after everything else is gone.
     _current: Current,
 }
 
 impl Gpu {
-    /// Makes the primary context current, and loads the empty kernel.
+    /// Makes the primary context current, and loads the probes.
     pub fn new(device: &Device) -> Result<Gpu> {
         let current = Current::primary(device).map_err(anyhow::Error::msg)?;
         let stream = Stream::new(device)?;
@@ -39,13 +39,16 @@ impl Gpu {
         // SAFETY: (a); a cubin carries its own length in its ELF header.
         check("cuModuleLoadData", unsafe { sys::cuModuleLoadData(&mut module, cubin.as_ptr().cast()) })?;
         // From here on dropping the value unloads the module.
-        let mut gpu = Gpu { device: device.clone(), module, empty: ptr::null_mut(), stream, _current: current };
-        let name = std::ffi::CString::new(probe::EMPTY.to_string())?;
-        // SAFETY: (a), (b).
-        let found = unsafe { sys::cuModuleGetFunction(&mut gpu.empty, gpu.module, name.as_ptr()) };
-        check("cuModuleGetFunction", found)?;
-        // SAFETY: (b). Loads it now, not within a sample.
-        check("cuFuncLoad", unsafe { sys::cuFuncLoad(gpu.empty) })?;
+        let probes = [&probe::EMPTY, &probe::ADD, &probe::ADD_THREE].map(|kernel| (kernel, ptr::null_mut()));
+        let mut gpu = Gpu { device: device.clone(), module, probes, stream, _current: current };
+        for (kernel, function) in &mut gpu.probes {
+            let name = std::ffi::CString::new(kernel.to_string())?;
+            // SAFETY: (a), (b).
+            let found = unsafe { sys::cuModuleGetFunction(function, gpu.module, name.as_ptr()) };
+            check("cuModuleGetFunction", found).with_context(|| kernel.to_string())?;
+            // SAFETY: (b). Loads it now, not within a sample.
+            check("cuFuncLoad", unsafe { sys::cuFuncLoad(*function) })?;
+        }
         Ok(gpu)
     }
 
@@ -75,12 +78,34 @@ impl Gpu {
 
     /// Queues the empty kernel: one CTA of one warp.
     pub fn launch_empty(&self) -> Result<()> {
-        let params = probe::ForwardParams::default();
-        let mut pointers = [ptr::from_ref(&params).cast_mut().cast::<c_void>()];
-        let (threads, stream) = (probe::EMPTY.threads(), self.stream.raw().cast());
-        // SAFETY: (a), (b); the driver copies the parameter block, which mirrors the kernel's, before it returns.
+        self.launch(0, 1, &probe::ForwardParams::default())
+    }
+
+    /// Queues the addition of the first `bytes` of two or three buffers, in whole units of 16, over those of another one.
+    pub fn add(&self, to: &Buffer, from: &[&Buffer], bytes: u64) -> Result<()> {
+        let mut inputs = [0; 3];
+        if !(2..=inputs.len()).contains(&from.len()) {
+            bail!("an addition of {} buffers", from.len());
+        }
+        inputs.iter_mut().zip(from).for_each(|(input, buffer)| *input = buffer.address());
+        let units = u32::try_from(bytes.div_ceil(16))?;
+        let held = from.iter().fold(to.bytes(), |held, buffer| held.min(buffer.bytes()));
+        if u64::from(units) * 16 > held {
+            bail!("an addition of {bytes} bytes of buffers of at least {held}");
+        }
+        let probe = from.len() - 1;
+        let ctas = units.div_ceil(self.probes[probe].0.threads());
+        self.launch(probe, ctas, &probe::ForwardParams { units, inputs, output: to.address(), ..Default::default() })
+    }
+
+    fn launch(&self, probe: usize, ctas: u32, params: &probe::ForwardParams) -> Result<()> {
+        let (kernel, function) = self.probes[probe];
+        let mut pointers = [ptr::from_ref(params).cast_mut().cast::<c_void>()];
+        let (threads, stream) = (kernel.threads(), self.stream.raw().cast());
+        // SAFETY: (a), (b), and (c) for the addresses in the parameter block: both callers checked them, or there are none.
+        // The driver copies the block, which mirrors the kernel's, before it returns.
         let launched = unsafe {
-            sys::cuLaunchKernel(self.empty, 1, 1, 1, threads, 1, 1, 0, stream, pointers.as_mut_ptr(), ptr::null_mut())
+            sys::cuLaunchKernel(function, ctas, 1, 1, threads, 1, 1, 0, stream, pointers.as_mut_ptr(), ptr::null_mut())
         };
         check("cuLaunchKernel", launched)
     }

@@ -6,13 +6,14 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use cake_core::Dtype;
-use cake_rmsnorm::ForwardPlan;
+use cake_rmsnorm::{Backward, BackwardPlan, BackwardSpec, ForwardPlan};
 
 use super::driver::Gpu;
+use super::measure::workspace;
 use super::record::HostCost;
-use super::rows::Row;
+use super::rows::{Calls, Row};
 use super::tensors::Tensors;
 use super::times::{Summary, Times};
 use crate::cases::Form;
@@ -24,28 +25,41 @@ pub const CALLS: u32 = 20_000;
 const BATCH: u32 = 200;
 
 /// Shape of the calls: one that the device finishes about as fast as the host can ask for it.
-const ROWS: u64 = 16;
+const ROWS: u32 = 16;
 const WIDTH: u32 = 2048;
 
 /// A kind of call.
 struct Kind {
     name: &'static str,
+    calls: Calls,
     form: Form,
+    /// Whether the forward is asked for `rstd`.
     rstd: bool,
+    /// Of the backward.
+    max_sms: Option<u32>,
 }
 
-const KINDS: [Kind; 4] = [
-    Kind { name: "plain", form: Form::COMMON[0], rstd: false },
-    Kind { name: "rstd", form: Form::COMMON[0], rstd: true },
-    Kind { name: "residual", form: Form::COMMON[1], rstd: true },
-    Kind { name: "fp32 weight", form: Form { weight: Some(Dtype::F32), ..Form::COMMON[0] }, rstd: true },
+const PLAIN: Kind = Kind { name: "plain", calls: Calls::Forward, form: Form::COMMON[0], rstd: false, max_sms: None };
+
+const KINDS: [Kind; 7] = [
+    PLAIN,
+    Kind { name: "rstd", rstd: true, ..PLAIN },
+    Kind { name: "residual", form: Form::COMMON[1], rstd: true, ..PLAIN },
+    Kind { name: "fp32 weight", form: Form { weight: Some(Dtype::F32), ..Form::COMMON[0] }, rstd: true, ..PLAIN },
+    Kind { name: "backward", calls: Calls::Backward, ..PLAIN },
+    Kind { name: "backward+res", calls: Calls::Backward, form: Form::COMMON[1], ..PLAIN },
+    // Any limit takes the program for many rows: a workspace, and CTAs that are launched together.
+    Kind { name: "backward max_sms", calls: Calls::Backward, max_sms: Some(u32::MAX), ..PLAIN },
 ];
 
 /// What is timed of each kind.
 const PARTS: [&str; 3] = ["views and run", "views", "run"];
 
+/// A call that takes its own time.
+type Timed<'c> = &'c mut dyn FnMut() -> Result<Duration>;
+
 const CLOCK: &str = "the clock itself";
-const LAUNCH: &str = "cuLaunchKernel, empty kernel";
+const LAUNCH: &str = "cuLaunchKernel of an empty kernel";
 
 /// Every name of a figure.
 pub fn names() -> Vec<String> {
@@ -59,34 +73,55 @@ fn name(kind: &Kind, part: &str) -> String {
 
 /// Measures everything, and hands each figure over as soon as it is there.
 pub fn measure(gpu: &Gpu, seed: u64, mut found: impl FnMut(HostCost)) -> Result<()> {
-    let mut add = |name: String, call: &dyn Fn() -> Result<Duration>| -> Result<()> {
+    let mut add = |name: String, call: Timed<'_>| -> Result<()> {
         let ns = times(gpu, call).with_context(|| name.clone())?;
         found(HostCost { call: name, ns });
         Ok(())
     };
-    add(CLOCK.into(), &|| Ok(timed(|| ()).0))?;
-    add(LAUNCH.into(), &|| checked(timed(|| gpu.launch_empty())))?;
+    add(CLOCK.into(), &mut || Ok(timed(|| ()).0))?;
+    add(LAUNCH.into(), &mut || checked(timed(|| gpu.launch_empty())))?;
+    let stream = gpu.stream();
     for kind in &KINDS {
-        let row = Row::new("", kind.form, WIDTH, vec![ROWS]);
+        let row = Row { calls: kind.calls, ..Row::new("", kind.form, WIDTH, vec![ROWS.into()]) };
         let tensors = Tensors::new(gpu, &row, seed)?;
-        let plan = ForwardPlan::new(gpu.device(), row.spec)?;
-        if let Some(wrong) = tensors.check(gpu, &plan)? {
-            anyhow::bail!("{}: wrong answer: {wrong}", kind.name);
+        if let (Some(call), Some(full)) = (tensors.forward(kind.rstd), tensors.forward(true)) {
+            let plan = ForwardPlan::new(gpu.device(), row.spec)?;
+            right(kind, tensors.check(gpu, &mut || Ok(plan.run(stream, full.views()?)?))?)?;
+            parts(kind, &mut add, &|| black_box(&call).views(), &mut |views| plan.run(stream, views))?;
         }
-        let (call, stream) = (tensors.call(kind.rstd), gpu.stream());
-        let [both, views, run] = PARTS.map(|part| name(kind, part));
-        add(both, &|| checked(timed(|| plan.run(stream, black_box(&call).views()?))))?;
-        add(views, &|| checked(timed(|| black_box(&call).views())))?;
-        add(run, &|| {
-            let views = black_box(call.views()?);
-            checked(timed(|| plan.run(stream, views)))
-        })?;
+        if let (Some(call), Some(spec)) = (tensors.backward(), row.backward()) {
+            let plan = BackwardPlan::new(gpu.device(), BackwardSpec { max_sms: kind.max_sms, ..spec })?;
+            let mut workspace = workspace(gpu, &plan, ROWS)?;
+            let mut run = |views| plan.run(stream, Backward { workspace: workspace.as_mut(), ..views });
+            right(kind, tensors.check(gpu, &mut || Ok(run(call.views()?)?))?)?;
+            parts(kind, &mut add, &|| black_box(&call).views(), &mut run)?;
+        }
     }
     Ok(())
 }
 
+fn right(kind: &Kind, difference: Option<String>) -> Result<()> {
+    difference.map_or(Ok(()), |wrong| bail!("{}: wrong answer: {wrong}", kind.name))
+}
+
+/// Measures a call, its views, and the run with views that exist.
+fn parts<V>(
+    kind: &Kind,
+    add: &mut impl FnMut(String, Timed<'_>) -> Result<()>,
+    views: &dyn Fn() -> cake_core::Result<V>,
+    run: &mut dyn FnMut(V) -> cake_core::Result<()>,
+) -> Result<()> {
+    let [both, alone, rest] = PARTS.map(|part| name(kind, part));
+    add(both, &mut || checked(timed(|| run(views()?))))?;
+    add(alone, &mut || checked(timed(views)))?;
+    add(rest, &mut || {
+        let views = black_box(views()?);
+        checked(timed(|| run(views)))
+    })
+}
+
 /// Repeats a call; the first batch does not count.
-fn times(gpu: &Gpu, call: &dyn Fn() -> Result<Duration>) -> Result<Summary> {
+fn times(gpu: &Gpu, call: Timed<'_>) -> Result<Summary> {
     let mut times = Times::new();
     for batch in 0..=CALLS / BATCH {
         for _ in 0..BATCH {
@@ -117,8 +152,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_unique() {
+    fn names_are_unique_and_stand_in_csv_as_they_are() {
         let names = names();
+        assert!(names.iter().all(|name| !name.contains([',', '"'])), "{names:?}");
         assert!((1..names.len()).all(|i| !names[..i].contains(&names[i])), "{names:?}");
     }
 

@@ -1,23 +1,22 @@
-//! One row: our programs, the copy and the empty kernel, checked and then timed in turns.
+//! One row: our programs, the reference and the empty kernel, checked and then timed in turns.
 
 use anyhow::{Context as _, Result};
-use cake_core::{Op, Shape};
-use cake_rmsnorm::RmsNormForward;
+use cake_core::{Op, Plan, Shape, Workspace};
+use cake_rmsnorm::{Backward, RmsNormBackward, RmsNormForward};
 
 use super::driver::Gpu;
 use super::record::{Engine, Measured};
-use super::rows::Row;
+use super::rows::{Calls, Row};
 use super::sample::{Effort, Flush, Work, interleaved};
 use super::tensors::Tensors;
-use super::times::{Times, percent_of_copy, rate};
+use super::times::{Times, percent_of_reference, rate};
 use super::{PROBE, Programs};
 use crate::cases::random::DEFAULT_SEED;
-use crate::engine::target::{Target, Way};
 
 /// What a launch and two events cost.
 pub fn probe(gpu: &Gpu, flush: &mut Flush, effort: Effort) -> Result<Vec<Measured>> {
-    let work: [Work<'_>; 2] = [Box::new(|| Ok(())), Box::new(|| gpu.launch_empty())];
-    let times = interleaved(gpu, flush, &work, effort)?;
+    let mut work: [Work<'_>; 2] = [Box::new(|| Ok(())), Box::new(|| gpu.launch_empty())];
+    let times = interleaved(gpu, flush, &mut work, effort)?;
     let measured = |(engine, times): (Engine, Times)| Measured {
         row: PROBE.into(),
         why: "what the events, and a launch between them, cost".into(),
@@ -29,12 +28,12 @@ pub fn probe(gpu: &Gpu, flush: &mut Flush, effort: Effort) -> Result<Vec<Measure
         bytes: 0,
         ns: times.summary(),
         gb_per_s: None,
-        percent_of_copy: None,
+        percent_of_reference: None,
     };
     Ok([Engine::Nothing, Engine::Empty].into_iter().zip(times).map(measured).collect())
 }
 
-/// Ours, the copy and the empty kernel at one row. Programs with a wrong answer are named in `wrong` instead.
+/// Ours, the reference and the empty kernel at one row. Programs with a wrong answer are named in `wrong` instead.
 pub fn row(
     gpu: &Gpu,
     flush: &mut Flush,
@@ -44,36 +43,32 @@ pub fn row(
     wrong: &mut Vec<String>,
 ) -> Result<Vec<Measured>> {
     let tensors = Tensors::new(gpu, row, DEFAULT_SEED)?;
-    let vectors = tensors.allow_vectors()?;
-    let shape = Shape { rows: u32::try_from(row.count()).unwrap_or(u32::MAX), vectors, in_place: false };
-    let ways = Target::Cuda(gpu.device().clone()).plans(&row.spec)?;
-    let wanted = |way: &&Way| match way.program {
-        None => true,
-        Some(_) => programs == Programs::All && way.obstacle(&row.spec, shape).is_none(),
-    };
-    let mut right: Vec<&Way> = Vec::new();
-    for way in ways.iter().filter(wanted) {
-        match tensors.check(gpu, &way.plan).with_context(|| way.name.clone())? {
-            None => right.push(way),
-            Some(difference) => wrong.push(format!("{row} {}: {difference}", way.name)),
+    let mut work: Vec<Work<'_>> = Vec::new();
+    let mut labels = Vec::new();
+    for mut way in ways(gpu, row, &tensors, programs)? {
+        match tensors.check(gpu, &mut way.work).with_context(|| way.program.clone())? {
+            None => {
+                labels.push((way.engine, Some(way.program), way.ahead));
+                work.push(way.work);
+            }
+            Some(difference) => wrong.push(format!("{row} {} {}: {difference}", way.engine, way.program)),
         }
     }
-
-    let call = tensors.call(true);
-    let mut work: Vec<Work<'_>> = Vec::new();
-    for way in &right {
-        work.push(Box::new(|| Ok(way.plan.run(gpu.stream(), call.views()?)?)));
-    }
-    work.push(Box::new(|| tensors.copy(gpu)));
+    let reference = match row.calls {
+        Calls::Forward => Engine::Copy,
+        Calls::Backward | Calls::Dx | Calls::Dw => Engine::Add,
+        Calls::Step => Engine::CopyAdd,
+    };
+    let ours = work.len();
+    work.push(Box::new(|| tensors.reference(gpu)));
     work.push(Box::new(|| gpu.launch_empty()));
-    let times = interleaved(gpu, flush, &work, effort)?;
+    labels.extend([(reference, None, 0), (Engine::Empty, None, 0)]);
+    let times = interleaved(gpu, flush, &mut work, effort)?;
 
-    let copy = times[right.len()].summary().p50;
-    let ours = right.iter().map(|way| ours(gpu, row, way, vectors));
-    let others = [(Engine::Copy, None, 0), (Engine::Empty, None, 0)];
+    let roof = times[ours].summary().p50;
     let measured = |((engine, program, ahead), times): ((Engine, Option<String>, u32), Times)| {
         let ns = times.summary();
-        let (moves, compared) = (engine != Engine::Empty, !matches!(engine, Engine::Empty | Engine::Copy));
+        let (moves, compared) = (engine != Engine::Empty, program.is_some());
         Measured {
             row: row.to_string(),
             why: row.why.into(),
@@ -85,23 +80,85 @@ pub fn row(
             bytes: row.bytes(),
             ns,
             gb_per_s: rate(row.bytes(), ns.p50).filter(|_| moves),
-            percent_of_copy: percent_of_copy(copy, ns.p50).filter(|_| compared),
+            percent_of_reference: percent_of_reference(roof, ns.p50).filter(|_| compared),
         }
     };
-    Ok(ours.chain(others).zip(times).map(measured).collect())
+    Ok(labels.into_iter().zip(times).map(measured).collect())
 }
 
-/// One of our ways: the program that it runs, and the rows that this fetches ahead.
-fn ours(gpu: &Gpu, row: &Row, way: &Way, vectors: bool) -> (Engine, Option<String>, u32) {
-    let (spec, info) = (&row.spec, gpu.device().info());
-    let name = |program| RmsNormForward::kernels(spec, program)[0].to_string();
-    match way.program {
-        Some(program) => (Engine::Forced, Some(name(program)), 0),
-        None => {
-            let rows = u32::try_from(row.count()).unwrap_or(u32::MAX);
-            let route =
-                RmsNormForward::routes(spec, info.arch, Shape { rows, vectors, in_place: false }).route(info, rows);
-            (Engine::Routed, Some(name(route.program)), route.rows_ahead(info))
+/// One way of ours to compute a row: the programs that it runs, and the rows that the first of them fetches ahead.
+struct Way<'t> {
+    engine: Engine,
+    program: String,
+    ahead: u32,
+    work: Work<'t>,
+}
+
+/// The routed way, and where `programs` asks for them the forced ones; a step is routed.
+fn ways<'t>(gpu: &'t Gpu, row: &Row, tensors: &'t Tensors, programs: Programs) -> Result<Vec<Way<'t>>> {
+    let (stream, place) = (gpu.stream(), gpu.stream().place());
+    let programs = if row.calls == Calls::Step { Programs::Routed } else { programs };
+    let mut ways = Vec::new();
+    if let Some(call) = tensors.forward(true) {
+        let (shape, _) = RmsNormForward::check(&row.spec, place, &call.views()?)?;
+        ways = plans::<RmsNormForward>(gpu, &row.spec, shape, programs, |plan| {
+            let call = call.clone();
+            Ok(Box::new(move || Ok(plan.run(stream, call.views()?)?)))
+        })?;
+    }
+    if let (Some(call), Some(spec)) = (tensors.backward(), row.backward()) {
+        let (shape, _) = RmsNormBackward::check(&spec, place, &call.views()?)?;
+        let backward = plans::<RmsNormBackward>(gpu, &spec, shape, programs, |plan| {
+            let (call, mut workspace) = (call.clone(), workspace(gpu, &plan, shape.rows)?);
+            Ok(Box::new(move || Ok(plan.run(stream, Backward { workspace: workspace.as_mut(), ..call.views()? })?)))
+        })?;
+        ways = match row.forward() {
+            true => ways.into_iter().zip(backward).map(|(first, next)| first.then(next)).collect(),
+            false => backward,
+        };
+    }
+    Ok(ways)
+}
+
+/// What a plan needs for so many rows, and no byte more.
+pub fn workspace<O: Op>(gpu: &Gpu, plan: &Plan<O>, rows: u32) -> Result<Option<Workspace>> {
+    let bytes = plan.workspace_bytes(rows);
+    Ok((bytes > 0).then(|| Workspace::new(gpu.stream(), bytes)).transpose()?)
+}
+
+/// The plans of one call that `programs` asks for, each bound to the call by `bind`.
+fn plans<'t, O: Op>(
+    gpu: &Gpu,
+    spec: &O::Spec,
+    shape: Shape,
+    programs: Programs,
+    bind: impl Fn(Plan<O>) -> Result<Work<'t>>,
+) -> Result<Vec<Way<'t>>> {
+    let (device, info) = (gpu.device(), gpu.device().info());
+    let way = |engine, program, ahead, plan| -> Result<Way<'t>> {
+        Ok(Way { engine, program: O::kernels(spec, program)[0].to_string(), ahead, work: bind(plan)? })
+    };
+    let route = O::routes(spec, info.arch, shape).route(info, shape.rows);
+    let routed = Plan::new(device, spec.clone())?;
+    let mut ways = vec![way(Engine::Routed, route.program, route.rows_ahead(info), routed)?];
+    if programs == Programs::All {
+        let able = O::programs(spec, info.arch).into_iter();
+        for program in able.filter(|program| O::obstacle(spec, program, shape).is_none()) {
+            let forced = Plan::forced(device, spec.clone(), &program.to_string())?;
+            ways.push(way(Engine::Forced, program, 0, forced)?);
         }
+    }
+    Ok(ways)
+}
+
+impl<'t> Way<'t> {
+    /// Both, one after the other.
+    fn then(mut self, mut next: Way<'t>) -> Way<'t> {
+        let both = move || {
+            (self.work)()?;
+            (next.work)()
+        };
+        let program = format!("{} + {}", self.program, next.program);
+        Way { engine: self.engine, program, ahead: self.ahead, work: Box::new(both) }
     }
 }

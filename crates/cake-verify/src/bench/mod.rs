@@ -3,6 +3,7 @@
 //! | room | holds |
 //! | --- | --- |
 //! | [`rows`] | what is timed, as data, with its reason |
+//! | [`answers`] | what the inputs of a row hold, and what its calls should write |
 //! | [`tensors`] | a row in device memory, and the check before the timing |
 //! | [`sample`] | turns, cold L2, events |
 //! | [`measure`] | one row: what takes turns, and its figures |
@@ -14,6 +15,7 @@
 //!
 //! The method is that of docs/benchmarks.md.
 
+pub mod answers;
 pub mod csv;
 pub mod date;
 pub mod driver;
@@ -90,7 +92,9 @@ const METHOD: &str = "\
 Before each sample 256 MiB are written: L2 is full of other, dirty lines. A time lies between two events around the call,
 which adds about a microsecond: `empty`, one warp that does nothing, is timed in the same way and may be subtracted.
 Engines take turns: A B C, A B C. GB/s are of the least bytes over the median: 4TH + 4T, with a residual 8TH + 4T, and
-the weight. `copy` is the device's own copy that reads and writes as many, two copies with a residual; % are of its rate.";
+the weight; of the backward 6TH + 4T, with a residual 8TH + 4T, for dw alone 4TH + 4T, the weight and dw. The reference
+moves as many: for the forward `copy`, the device's own copy, two with a residual; for the backward `add`, a kernel that
+reads two streams, three with a residual, and writes one; `copy+add` for a step, both in turn. % are of its rate.";
 
 /// Times the rows; whether every answer was right.
 pub fn bench(options: &Options) -> Result<bool> {

@@ -73,8 +73,13 @@ pub enum Engine {
     Routed,
     /// One of our programs, whatever the routes say; it fetches nothing ahead.
     Forced,
-    /// The device's own copy of as many bytes.
+    /// The device's own copy of as many bytes as the forward moves.
     Copy,
+    /// Two or three streams read and one written, as many bytes as the backward moves.
+    Add,
+    /// One after the other.
+    #[serde(rename = "copy+add")]
+    CopyAdd,
     /// A kernel that does nothing.
     Empty,
     /// Two events with nothing between them.
@@ -94,9 +99,9 @@ pub struct Measured {
     pub rows: u64,
     /// What was timed.
     pub engine: Engine,
-    /// First kernel of the program, where the engine has one.
+    /// First kernel of the program, where the engine has one; of a step, both programs'.
     pub program: Option<String>,
-    /// Rows that the program fetches ahead.
+    /// Rows that the program fetches ahead on all SMs together, as its route says; of a step, the forward's.
     pub ahead: u32,
     /// The least that must move.
     pub bytes: u64,
@@ -104,8 +109,8 @@ pub struct Measured {
     pub ns: Summary,
     /// Bytes over the median, where the engine moves them.
     pub gb_per_s: Option<f64>,
-    /// Rate beside the copy of the same row.
-    pub percent_of_copy: Option<f64>,
+    /// Rate beside the reference of the same row.
+    pub percent_of_reference: Option<f64>,
 }
 
 /// Host time of one kind of call.
@@ -123,6 +128,8 @@ impl fmt::Display for Engine {
             Engine::Routed => "routed",
             Engine::Forced => "forced",
             Engine::Copy => "copy",
+            Engine::Add => "add",
+            Engine::CopyAdd => "copy+add",
             Engine::Empty => "empty",
             Engine::Nothing => "nothing",
         })
@@ -191,7 +198,7 @@ pub(super) mod tests {
             bytes: 4000,
             ns: summary(nanoseconds),
             gb_per_s: Some(4000.0 / nanoseconds as f64),
-            percent_of_copy: Some(93.25),
+            percent_of_reference: Some(93.25),
         }
     }
 

@@ -3,22 +3,39 @@
 use std::fmt;
 
 use cake_core::Dtype;
-use cake_rmsnorm::Spec;
+use cake_rmsnorm::{BackwardSpec, Spec};
 
 use crate::cases::Form;
 use crate::cases::layout::Layout;
 use crate::cases::shapes::TUNED;
 
-/// One forward call, `rstd` asked for.
+/// What is timed as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Calls {
+    /// The forward, `rstd` asked for.
+    Forward,
+    /// The backward with both gradients, `rstd` given.
+    Backward,
+    /// The backward with `dx` alone.
+    Dx,
+    /// The backward with `dw` alone.
+    Dw,
+    /// The forward and then the backward with both gradients.
+    Step,
+}
+
+/// One call, or a forward and its backward.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// What the figure tells.
     pub why: &'static str,
-    /// What the plan fixes.
+    /// What is called.
+    pub calls: Calls,
+    /// The form of the norm.
     pub spec: Spec,
     /// Leading dimensions; their product is the number of rows.
     pub lead: Vec<u64>,
-    /// Where `x` and `residual` lie.
+    /// Where `x` and `residual` lie. Tensors of a backward are contiguous.
     pub inputs: Layout,
     /// Where `y` and `h` lie.
     pub outputs: Layout,
@@ -44,6 +61,11 @@ const ROUND_RESIDUAL: [u32; 16] =
 /// A narrow, a usual and a wide one, for which every number of rows is timed.
 const SWEPT: [u32; 3] = [512, 2048, 6144];
 const SWEPT_RESIDUAL: [u32; 1] = [6144];
+/// Widths between those, and the numbers of rows that they are timed at.
+const BETWEEN: [u32; 4] = [1536, 4096, 7168, 8192];
+const BETWEEN_ROWS: [u64; 2] = [4096, 16384];
+/// From few rows to many.
+const SWEEP: [u64; 7] = [256, 1024, 4096, 16172, 16231, 32768, 65536];
 
 const FEW: &str = "few rows: starting and ending weigh more than bytes";
 const WAVE: &str = "as many rows as run at once, or a few times that: one wave";
@@ -56,7 +78,18 @@ const NO_WEIGHT: &str = "no weight: kernels of their own";
 const OFFSET: &str = "1 + w, as Gemma has it: one more addition for each element";
 const ANY: &str = "a width without a program of its own: what the promise of any width costs";
 
-const GROUPS: &[Group] = &[
+const ALONE: &str = "one gradient alone: for a frozen weight, or for a first layer";
+const STEP: &str = "a step of training: the backward finds what the forward left in L2";
+
+const GROUPS: [(Calls, &[Group]); 5] = [
+    (Calls::Forward, FORWARD),
+    (Calls::Backward, BACKWARD),
+    (Calls::Dx, ONE_GRADIENT),
+    (Calls::Dw, ONE_GRADIENT),
+    (Calls::Step, STEPS),
+];
+
+const FORWARD: &[Group] = &[
     Group { why: "nothing to move: the latency of a call", form: PLAIN, widths: &[1], rows: &[1] },
     Group { why: FEW, form: PLAIN, widths: &TUNED, rows: &[256] },
     Group { why: WAVE, form: PLAIN, widths: &SWEPT, rows: &[1024] },
@@ -88,12 +121,38 @@ const GROUPS: &[Group] = &[
     Group { why: ANY, form: PLAIN, widths: &[53248], rows: &[1024] },
 ];
 
+const BACKWARD: &[Group] = &[
+    Group { why: FEW, form: PLAIN, widths: &TUNED, rows: &[256] },
+    Group { why: WAVE, form: PLAIN, widths: &SWEPT, rows: &[1024] },
+    Group { why: SEQUENCE, form: PLAIN, widths: &TUNED, rows: &[4096] },
+    Group { why: BATCH, form: PLAIN, widths: &TUNED, rows: &[16384] },
+    Group { why: PACKED, form: PLAIN, widths: &SWEPT, rows: &[16172, 16231] },
+    Group { why: LONG, form: PLAIN, widths: &SWEPT, rows: &[32768, 65536] },
+    Group {
+        why: "dh is a third tensor to read: from few rows to many",
+        form: RESIDUAL,
+        widths: &SWEPT_RESIDUAL,
+        rows: &SWEEP,
+    },
+];
+
+const ONE_GRADIENT: &[Group] = &[Group { why: ALONE, form: PLAIN, widths: &[6144], rows: &[4096, 65536] }];
+
+const STEPS: &[Group] = &[
+    Group { why: STEP, form: PLAIN, widths: &SWEPT, rows: &SWEEP },
+    Group { why: STEP, form: PLAIN, widths: &BETWEEN, rows: &BETWEEN_ROWS },
+    Group { why: STEP, form: RESIDUAL, widths: &SWEPT_RESIDUAL, rows: &SWEEP },
+];
+
 /// Every row.
 pub fn all() -> Vec<Row> {
     let mut rows = Vec::new();
-    for group in GROUPS {
-        for &width in group.widths {
-            rows.extend(group.rows.iter().map(|&count| Row::new(group.why, group.form, width, vec![count])));
+    for (calls, groups) in GROUPS {
+        for group in groups {
+            for &width in group.widths {
+                let row = |&count| Row { calls, ..Row::new(group.why, group.form, width, vec![count]) };
+                rows.extend(group.rows.iter().map(row));
+            }
         }
     }
     rows.push(Row {
@@ -116,10 +175,18 @@ pub fn all() -> Vec<Row> {
 }
 
 impl Row {
-    /// Contiguous tensors.
+    /// A forward of contiguous tensors.
     pub fn new(why: &'static str, form: Form, width: u32, lead: Vec<u64>) -> Row {
         let spec = Spec { width, ..form.spec() };
-        Row { why, spec, lead, inputs: Layout::Contiguous, outputs: Layout::Contiguous, layout: "" }
+        Row {
+            why,
+            calls: Calls::Forward,
+            spec,
+            lead,
+            inputs: Layout::Contiguous,
+            outputs: Layout::Contiguous,
+            layout: "",
+        }
     }
 
     /// Rows in all.
@@ -127,28 +194,79 @@ impl Row {
         self.lead.iter().product()
     }
 
-    /// The least that must move: `x` and `y`, `residual` and `h` where there are any, `rstd`, the weight.
-    pub fn bytes(&self) -> u64 {
-        let width = u64::from(self.spec.width);
-        let weight = self.spec.weight.map_or(0, |dtype| width * dtype.size() as u64);
-        4 * self.pairs() * self.count() * width + 4 * self.count() + weight
+    /// Whether the forward is called.
+    pub fn forward(&self) -> bool {
+        matches!(self.calls, Calls::Forward | Calls::Step)
     }
 
-    /// Pairs of an activation read and one written.
-    pub fn pairs(&self) -> u64 {
+    /// What the plan of the backward fixes, if it is called.
+    pub fn backward(&self) -> Option<BackwardSpec> {
+        let (dx, dw) = match self.calls {
+            Calls::Forward => return None,
+            Calls::Backward | Calls::Step => (true, true),
+            Calls::Dx => (true, false),
+            Calls::Dw => (false, true),
+        };
+        Some(BackwardSpec { dx, dw: dw.then_some(Dtype::Bf16), ..BackwardSpec::new(self.spec) })
+    }
+
+    /// The least that must move.
+    pub fn bytes(&self) -> u64 {
+        self.forward_bytes() + self.backward_bytes()
+    }
+
+    /// By the forward: `x` and `y`, `residual` and `h` where there are any, `rstd`, the weight.
+    fn forward_bytes(&self) -> u64 {
+        if self.forward() { self.activations(2 * self.pairs()) + self.of_width(self.spec.weight) } else { 0 }
+    }
+
+    /// By the backward: `x` and `dy`, `rstd`, for `dx` itself, the weight and `dh` where there is one, `dw`.
+    fn backward_bytes(&self) -> u64 {
+        let Some(spec) = self.backward() else { return 0 };
+        let (tensors, weight) = if spec.dx { (2 + self.pairs(), spec.norm.weight) } else { (2, None) };
+        self.activations(tensors) + self.of_width(weight) + self.of_width(spec.dw)
+    }
+
+    /// So many activations, and `rstd`.
+    fn activations(&self, tensors: u64) -> u64 {
+        self.count() * (2 * tensors * u64::from(self.spec.width) + 4)
+    }
+
+    fn of_width(&self, dtype: Option<Dtype>) -> u64 {
+        dtype.map_or(0, |dtype| u64::from(self.spec.width) * dtype.size() as u64)
+    }
+
+    /// Pairs of an activation that the forward reads and one that it writes; for `dx`, activations beside `x` and `dy`.
+    fn pairs(&self) -> u64 {
         if self.spec.residual { 2 } else { 1 }
     }
 
-    /// Bytes of one of [`Row::pairs`] copies that together read and write as much as the call.
+    /// Bytes of each of the copies that together read and write as much as the forward: two with a residual, else one.
     pub fn bytes_of_copy(&self) -> u64 {
-        self.bytes().div_ceil(2 * self.pairs())
+        self.forward_bytes().div_ceil(2 * self.pairs())
+    }
+
+    /// Bytes of each stream of the addition that reads and writes as much as the backward: three are read with a
+    /// residual, else two. In whole units.
+    pub fn bytes_of_add(&self) -> u64 {
+        self.backward_bytes().div_ceil(2 + self.pairs()).next_multiple_of(16)
     }
 }
 
 impl fmt::Display for Row {
-    /// The name: form, layout, width, rows.
+    /// The name: calls, form, layout, width, rows.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.spec.residual { "rms+res" } else { "rms" })?;
+        f.write_str(match self.calls {
+            Calls::Forward => "rms",
+            Calls::Backward | Calls::Dx | Calls::Dw => "bwd",
+            Calls::Step => "step",
+        })?;
+        f.write_str(if self.spec.residual { "+res" } else { "" })?;
+        match self.calls {
+            Calls::Dx => f.write_str("/dx")?,
+            Calls::Dw => f.write_str("/dw")?,
+            Calls::Forward | Calls::Backward | Calls::Step => {}
+        }
         match self.spec.weight {
             Some(Dtype::F32) => f.write_str("/w32")?,
             None => f.write_str("/w0")?,
@@ -189,6 +307,7 @@ mod tests {
                 for counts in [256..=256, 4096..=4096, 16172..=16384] {
                     let found = rows.iter().any(|row| {
                         (row.spec.width, row.spec.residual) == (width, residual)
+                            && row.calls == Calls::Forward
                             && row.layout.is_empty()
                             && counts.contains(&row.count())
                     });
@@ -204,19 +323,24 @@ mod tests {
         let plain = [(512, &all[..]), (2048, &all), (6144, &all)];
         let rest = [1536, 4096, 7168, 8192].map(|width| (width, &[4096, 16384][..]));
         let names = names();
-        for (width, counts) in plain.into_iter().chain(rest) {
-            for count in counts {
-                assert!(names.contains(&format!("rms/H{width}/T{count}")), "{width} {count}");
+        for calls in ["rms", "bwd", "step"] {
+            for (width, counts) in plain.into_iter().chain(rest) {
+                for count in counts {
+                    assert!(names.contains(&format!("{calls}/H{width}/T{count}")), "{calls} {width} {count}");
+                }
             }
-        }
-        for count in all {
-            assert!(names.contains(&format!("rms+res/H6144/T{count}")), "{count}");
+            for count in all {
+                assert!(names.contains(&format!("{calls}+res/H6144/T{count}")), "{calls} {count}");
+            }
         }
     }
 
     #[test]
     fn names_say_what_sets_a_row_apart() {
         for name in ["rms/w32/H2048/T4096", "rms/w0/H6144/T4096", "rms/1+w/H3072/T4096", "rms/qkv/H128/T4096x32"] {
+            assert!(names().contains(&name.to_string()), "{name}");
+        }
+        for name in ["bwd/H2880/T256", "bwd/dx/H6144/T4096", "bwd/dw/H6144/T65536"] {
             assert!(names().contains(&name.to_string()), "{name}");
         }
     }
@@ -230,5 +354,17 @@ mod tests {
         let residual = Row::new("", Form { weight: Some(Dtype::F32), ..RESIDUAL }, h as u32, vec![t]);
         assert_eq!(residual.bytes(), 8 * t * h + 4 * t + 4 * h);
         assert_eq!(residual.bytes_of_copy() * 4, residual.bytes());
+
+        let of = |row: &Row, calls| Row { calls, ..row.clone() };
+        let [dx, dw] = [Calls::Dx, Calls::Dw].map(|calls| of(&plain, calls).bytes());
+        assert_eq!(dx, 6 * t * h + 4 * t + 2 * h);
+        assert_eq!(dw, 4 * t * h + 4 * t + 2 * h);
+        assert_eq!(of(&plain, Calls::Backward).bytes(), dx + 2 * h);
+        assert_eq!(of(&residual, Calls::Backward).bytes(), 8 * t * h + 4 * t + 6 * h);
+        assert_eq!(of(&plain, Calls::Step).bytes(), plain.bytes() + dx + 2 * h);
+        for row in [of(&plain, Calls::Backward), of(&residual, Calls::Step)] {
+            let (streams, moved) = (2 + row.pairs(), row.backward_bytes());
+            assert!((moved..moved + 16 * streams).contains(&(row.bytes_of_add() * streams)));
+        }
     }
 }

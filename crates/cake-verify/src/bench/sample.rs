@@ -7,7 +7,7 @@ use super::driver::{Event, Gpu};
 use super::times::Times;
 
 /// What is timed against what: a call that queues its work on the stream.
-pub type Work<'a> = Box<dyn Fn() -> Result<()> + 'a>;
+pub type Work<'a> = Box<dyn FnMut() -> Result<()> + 'a>;
 
 /// How often.
 #[derive(Clone, Copy, Debug)]
@@ -45,11 +45,11 @@ impl Flush {
 ///
 /// The fill takes the device far longer than queueing a sample takes the host, so the host stays ahead: between the two
 /// events of a sample the device waits for nothing.
-pub fn interleaved(gpu: &Gpu, flush: &mut Flush, engines: &[Work<'_>], effort: Effort) -> Result<Vec<Times>> {
+pub fn interleaved(gpu: &Gpu, flush: &mut Flush, engines: &mut [Work<'_>], effort: Effort) -> Result<Vec<Times>> {
     let events = || (0..engines.len() * effort.samples as usize).map(|_| Event::new(gpu)).collect::<Result<Vec<_>>>();
     let (starts, ends) = (events()?, events()?);
     for _ in 0..2 {
-        for work in engines {
+        for work in engines.iter_mut() {
             flush.queue(gpu)?;
             work()?;
         }

@@ -6,8 +6,8 @@ use super::record::{HostCost, Measured};
 pub fn header() -> String {
     let (row, engine) = ("row", "engine");
     format!(
-        "{row:<NAME$} {engine:<7} {:>9} {:>9} {:>9} {:>7} {:>7}  program\n",
-        "median us", "p10", "p90", "GB/s", "% copy"
+        "{row:<NAME$} {engine:<8} {:>9} {:>9} {:>9} {:>7} {:>7}  program\n",
+        "median us", "p10", "p90", "GB/s", "% ref"
     )
 }
 
@@ -15,14 +15,14 @@ pub fn header() -> String {
 pub fn line(measured: &Measured) -> String {
     let Measured { row, engine, ns, .. } = measured;
     let [median, p10, p90] = [ns.p50, ns.p10, ns.p90].map(|ns| ns as f64 / 1e3);
-    let (rate, percent) = (number(measured.gb_per_s, 0), number(measured.percent_of_copy, 1));
+    let (rate, percent) = (number(measured.gb_per_s, 0), number(measured.percent_of_reference, 1));
     let program = match (&measured.program, measured.ahead) {
         (Some(program), 0) => program.clone(),
         (Some(program), ahead) => format!("{program}, {ahead} rows ahead"),
         (None, _) => String::new(),
     };
     let line =
-        format!("{row:<NAME$} {engine:<7} {median:>9.2} {p10:>9.2} {p90:>9.2} {rate:>7} {percent:>7}  {program}");
+        format!("{row:<NAME$} {engine:<8} {median:>9.2} {p10:>9.2} {p90:>9.2} {rate:>7} {percent:>7}  {program}");
     format!("{}\n", line.trim_end())
 }
 
@@ -61,7 +61,7 @@ mod tests {
             line(&measured("rms+res/H16384/T16384", Engine::Routed, 743_120)),
         ];
         // Each column is right-aligned: text ends where that of the head does, and a space follows.
-        for head in ["median us", "p10", "p90", "GB/s", "% copy"] {
+        for head in ["median us", "p10", "p90", "GB/s", "% ref"] {
             let end = lines[0].find(head).unwrap() + head.len();
             for line in &lines[1..] {
                 assert!(line.as_bytes()[end - 1].is_ascii_digit() && line.as_bytes()[end] == b' ', "{head}: {line}");
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_a_dash() {
-        let unknown = Measured { gb_per_s: None, percent_of_copy: None, ..measured("a", Engine::Empty, 2_300) };
+        let unknown = Measured { gb_per_s: None, percent_of_reference: None, ..measured("a", Engine::Empty, 2_300) };
         assert!(line(&unknown).contains(" 2.30 ") && line(&unknown).ends_with("-       -\n"), "{}", line(&unknown));
     }
 

@@ -79,9 +79,9 @@ pub fn rate(bytes: u64, nanoseconds: u64) -> Option<f64> {
     (bytes > 0 && nanoseconds > 0).then(|| bytes as f64 / nanoseconds as f64)
 }
 
-/// How fast something is beside the copy of as many bytes, in per cent: 100 when both take the same time.
-pub fn percent_of_copy(copy: u64, own: u64) -> Option<f64> {
-    (copy > 0 && own > 0).then(|| 100.0 * copy as f64 / own as f64)
+/// How fast something is beside a reference that moves as many bytes, in per cent: 100 when both take the same time.
+pub fn percent_of_reference(reference: u64, own: u64) -> Option<f64> {
+    (reference > 0 && own > 0).then(|| 100.0 * reference as f64 / own as f64)
 }
 
 #[cfg(test)]
@@ -118,9 +118,9 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_takes_twice_as_long_as_the_copy_has_half_its_rate() {
-        assert_eq!(percent_of_copy(100, 200), Some(50.0));
-        assert_eq!(percent_of_copy(100, 80), Some(125.0));
-        assert_eq!((percent_of_copy(0, 1), percent_of_copy(1, 0)), (None, None));
+    fn a_call_that_takes_twice_as_long_as_the_reference_has_half_its_rate() {
+        assert_eq!(percent_of_reference(100, 200), Some(50.0));
+        assert_eq!(percent_of_reference(100, 80), Some(125.0));
+        assert_eq!((percent_of_reference(0, 1), percent_of_reference(1, 0)), (None, None));
     }
 }

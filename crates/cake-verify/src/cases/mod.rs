@@ -112,7 +112,7 @@ impl BackwardCase {
     /// What the plan fixes.
     pub fn spec(&self) -> BackwardSpec {
         let BackwardCase { ref norm, dx, dw, accumulate, max_sms, .. } = *self;
-        BackwardSpec { norm: norm.spec, rstd: norm.rstd, dx, dw, accumulate, max_sms }
+        BackwardSpec { norm: norm.spec, rstd: norm.rstd, dx, dw, accumulate, deterministic: true, max_sms }
     }
 
     /// Whether the call has a `dh`.

@@ -31,7 +31,7 @@ fn barrier(context: &Context) -> Result<(), String> {
     // Odd and even numbers of rounds and CTAs, so that bit 31 rests both ways between the launches.
     for (ctas, rounds) in [(1, 3), (2, 1), (most, 1), (device.info().sms, 100), (most, 200), (most - 1, 7)] {
         let errors = memory.address() + u64::from(most) * 4;
-        let params = ForwardParams { barrier, cells: memory.address(), errors, rounds };
+        let params = ForwardParams { barrier, cells: memory.address(), errors, rounds, ..ForwardParams::default() };
         // SAFETY: the kernel takes these parameters, and the memory outlives the wait below.
         unsafe { loaded.launch_together(&stream, ctas, kernel.threads(), &params)? };
         stream.synchronize().map_err(text)?;

@@ -1,10 +1,10 @@
 //! The backward kernels on the host: every program, all CTAs at once where they wait for each other.
 #![allow(unsafe_code)] // hands the kernels the addresses of this file's own buffers
 
-use cake_core::sums::{self, plain, rms};
+use cake_core::sums::{plain, rms};
 use cake_core::{Arch, DeviceInfo, Dtype, Op, Place, Shape, TensorView, TensorViewMut, Workspace};
 use cake_kernels::rmsnorm;
-use cake_rmsnorm::{Backward, BackwardSpec, RmsNormBackward, Spec};
+use cake_rmsnorm::{Backward, BackwardSpec, Combine, CombineDw, CombinePlan, CombineSpec, RmsNormBackward, Spec};
 use half::bf16;
 use rayon::prelude::*;
 
@@ -198,7 +198,10 @@ fn judge(emulator: &Emulator, call: &Call) -> Result<usize, String> {
         }
         if spec.dw.is_some() {
             let got = |c: usize| if spec.dw == Some(Dtype::F32) { dw32[c] } else { dw16[c].to_f32() };
-            if let Some(c) = (0..width).find(|&c| got(c).to_bits() != right_dw[c].to_bits()) {
+            // In any order the sum may differ, but not by more than its last bits.
+            let near = |a: f32, b: f32| !spec.deterministic && (a - b).abs() <= 1e-6 * (rows as f32 + 1.0) * 6.0;
+            let same = |c: usize| got(c).to_bits() == right_dw[c].to_bits() || near(got(c), right_dw[c]);
+            if let Some(c) = (0..width).find(|&c| !same(c)) {
                 return Err(format!("{}: dw[{c}] {} not {}", place(), got(c), right_dw[c]));
             }
         }
@@ -246,13 +249,8 @@ fn backward_rows() {
 
 #[test]
 fn backward_widths() {
-    let widths = sums_widths().into_iter().chain([1, 2, 7, 8, 9, 33, 100, 769, 1000, 2056]);
+    let widths = rmsnorm::FORWARD_WIDTHS.into_iter().chain([1, 2, 7, 8, 9, 33, 100, 769, 1000, 2056]);
     judge_all(widths.map(|width| Call::new(width, 19)).collect());
-}
-
-/// The widths with kernels of their own.
-fn sums_widths() -> Vec<u32> {
-    rmsnorm::FORWARD_WIDTHS.to_vec()
 }
 
 #[test]
@@ -271,6 +269,8 @@ fn backward_forms() {
         calls.push(call().with(|call| call.spec.accumulate = true));
         calls.push(call().with(|call| (call.spec.accumulate, call.spec.dw) = (true, Some(Dtype::Bf16))));
         calls.push(call().with(|call| call.spec.max_sms = Some(2)));
+        calls.push(call().with(|call| call.spec.deterministic = false));
+        calls.push(call().with(|call| (call.spec.deterministic, call.spec.accumulate) = (false, true)));
         calls.push(call().with(|call| call.gap = 8));
         calls.push(call().with(|call| call.gap = 3));
         calls.push(call().with(|call| call.in_place = true));
@@ -279,10 +279,56 @@ fn backward_forms() {
     judge_all(calls);
 }
 
-/// What the chunks are is nobody's business but the kernels': any division gives the same bits (above); here the
-/// workspace query covers what the kernels use, for every number of rows up to some.
+/// The weight gradients of shards join to the bits of the whole: equal shards, short last ones, and empty ones.
 #[test]
-fn backward_shapes_route() {
+fn shards_combine() {
+    let emulator = Emulator::new(rmsnorm::OP);
+    let width = 300;
+    for (rows, shard) in [(64, 32), (64, 8), (128, 16), (77, 16), (9, 8), (8, 64), (0, 8)] {
+        let (dy, xhat) = (bf16s(rows * width, 8, 2.0), values(rows * width, 9, 3.0));
+        let tree = |from: usize, to: usize, column: usize| {
+            let at = |row: usize| (from + row) * width + column;
+            plain::row_tree(to.saturating_sub(from), |row| (dy[at(row)].to_f32(), xhat[at(row)]))
+        };
+        let right: Vec<u32> = (0..width).map(|column| tree(0, rows, column).to_bits()).collect();
+        let count = rows.div_ceil(shard) + 1; // the last one is empty
+        let sum = |at: usize| {
+            let first = at / width * shard;
+            tree(first.min(rows), (first + shard).min(rows), at % width)
+        };
+        let shards: Vec<f32> = (0..count * width).map(sum).collect();
+        let spec = CombineSpec { width: width as u32, dw: Dtype::F32, accumulate: false };
+        let shape = [count as u64, width as u64];
+        let mut dw = vec![f32::NAN; width];
+        let combine = |dw: &mut [f32], run: &dyn Fn(Combine<'_>)| {
+            run(Combine {
+                shards: TensorView::from_slice("shards", &shards, &shape).expect("fits"),
+                dw: TensorViewMut::from_slice("dw", dw, &shape[1..]).expect("fits"),
+            });
+        };
+        combine(&mut dw, &|args| {
+            CombinePlan::host(spec).and_then(|plan| plan.run_host(args)).expect("right arguments")
+        });
+        assert!(dw.iter().map(|dw| dw.to_bits()).eq(right.iter().copied()), "host: {rows} rows in shards of {shard}");
+
+        dw.fill(f32::NAN);
+        let windows = [range(&shards, 0), range(&dw, 1)];
+        combine(&mut dw, &|args| {
+            let (_, params) = CombineDw::check(&spec, Place::Host, &args).expect("right arguments");
+            let kernel = &rmsnorm::JOIN.bf16[0];
+            let shared = CombineDw::shared_bytes(&spec, kernel, Some(&params));
+            let size = Size { grid: CombineDw::grid(kernel, &params), shared, order: 1 };
+            // SAFETY: these are the kernel's parameters, and the buffers above are the windows' memory.
+            let ran = unsafe { emulator.run(kernel, &params, size, &windows) };
+            ran.unwrap_or_else(|fault| panic!("{rows} rows in shards of {shard}: {fault}"));
+        });
+        assert!(dw.iter().map(|dw| dw.to_bits()).eq(right), "{rows} rows in shards of {shard}");
+    }
+}
+
+/// The workspace is bounded, whatever the number of rows.
+#[test]
+fn workspace_is_bounded() {
     let device = DeviceInfo::typical(Arch::Sm90);
     let spec = BackwardSpec::new(Spec::new(2048));
     for rows in [0, 1, 1000, 1 << 20, i32::MAX as u32] {
@@ -291,5 +337,4 @@ fn backward_shapes_route() {
         let bytes = RmsNormBackward::workspace_bytes(&spec, route.program, rows, &device);
         assert!(bytes < 64 << 20, "{rows} rows: {bytes} bytes");
     }
-    assert_eq!(sums::LEAF_ROWS, 8);
 }

@@ -11,6 +11,7 @@ use std::{env, fs};
 
 use cake_core::{Arch, Kernel, Pass};
 use libloading::Library;
+use sha2::{Digest, Sha256};
 
 /// The order in which the threads of a CTA get their turns. No result may depend on it.
 pub(crate) const ORDERS: [u32; 3] = [0, 1, 2];
@@ -45,11 +46,10 @@ type Emulate =
     unsafe extern "C" fn(*const c_void, *const c_void, u32, u32, u32, u32, u32, *const Window, u64) -> *const c_char;
 
 impl Emulator {
-    /// Compiles every kernel of an operator.
+    /// Compiles every kernel of an operator, or finds what another test has compiled from the same sources.
     pub(crate) fn new(op: &'static str) -> Emulator {
         let crates = Path::new(&env::var("CARGO_MANIFEST_DIR").expect("cargo says where the package is")).join("..");
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("emulated-{}", std::process::id()));
-        fs::create_dir_all(&folder).expect("the target folder can be written");
+        let includes = [crates.join("cake-verify/emulator"), crates.join("cake-kernels/cuda")];
         let unit = format!(
             "#include \"emulator.hpp\"\n{}\n\
              template <class Params> struct Call {{ void (*kernel)(Params); const Params* params; }};\n\
@@ -62,18 +62,28 @@ impl Emulator {
             entry(op, Pass::Forward),
             entry(op, Pass::Backward),
         );
-        let (source, library) = (folder.join("unit.cpp"), folder.join("unit.so"));
-        fs::write(&source, unit).expect("the target folder can be written");
-        let mut compiler = Command::new(env::var_os("CXX").unwrap_or("c++".into()));
-        compiler.args(["-std=c++20", "-O2", "-ffp-contract=off", "-fPIC", "-shared", "-Wno-unknown-pragmas", "-I"]);
-        compiler.arg(crates.join("cake-verify/emulator")).arg("-I").arg(crates.join("cake-kernels/cuda"));
-        let status = compiler.arg(&source).arg("-o").arg(&library).status();
-        let status = status.unwrap_or_else(|error| panic!("the C++ compiler {compiler:?}: {error}: install g++"));
-        assert!(status.success(), "the C++ compiler refused the kernels: {status}");
+        let mut sources = Sha256::new_with_prefix(&unit);
+        includes.iter().for_each(|folder| digest(folder, &mut sources));
+        let key: String = sources.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulated");
+        fs::create_dir_all(&folder).expect("the target folder can be written");
+        // One test compiles, the others wait for it.
+        let lock = fs::File::create(folder.join("lock")).expect("the target folder can be written");
+        lock.lock().expect("the target folder can be locked");
+        let library = folder.join(format!("{op}-{key}.so"));
+        if !library.exists() {
+            let (source, fresh) = (folder.join("unit.cpp"), folder.join("unit.so"));
+            fs::write(&source, unit).expect("the target folder can be written");
+            let mut compiler = Command::new(env::var_os("CXX").unwrap_or("c++".into()));
+            compiler.args(["-std=c++20", "-O2", "-ffp-contract=off", "-fPIC", "-shared", "-Wno-unknown-pragmas"]);
+            includes.iter().for_each(|folder| _ = compiler.arg("-I").arg(folder));
+            let status = compiler.arg(&source).arg("-o").arg(&fresh).status();
+            let status = status.unwrap_or_else(|error| panic!("the C++ compiler {compiler:?}: {error}: install g++"));
+            assert!(status.success(), "the C++ compiler refused the kernels: {status}");
+            fs::rename(&fresh, &library).expect("the target folder can be written");
+        }
         // SAFETY: the library has no code that runs when it is loaded, besides its own thread-local state.
-        let loaded = unsafe { Library::new(&library) }.expect("the library was just linked");
-        fs::remove_dir_all(&folder).expect("the folder is ours");
-        Emulator(loaded)
+        Emulator(unsafe { Library::new(&library) }.expect("the library was linked for this machine"))
     }
 
     /// Runs one launch. Accesses outside the windows are faults.
@@ -102,6 +112,21 @@ impl Emulator {
             CStr::from_ptr(fault).to_string_lossy().into_owned()
         };
         if fault.is_empty() { Ok(()) } else { Err(fault) }
+    }
+}
+
+/// Takes in the names and contents of all files below a folder, in order.
+fn digest(folder: &Path, sources: &mut Sha256) {
+    let entries = fs::read_dir(folder).expect("the sources can be read");
+    let mut paths: Vec<_> = entries.map(|entry| entry.expect("the sources can be read").path()).collect();
+    paths.sort();
+    for path in paths {
+        sources.update(path.file_name().expect("an entry has a name").as_encoded_bytes());
+        if path.is_dir() {
+            digest(&path, sources);
+        } else {
+            sources.update(fs::read(&path).expect("the sources can be read"));
+        }
     }
 }
 

@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use cake_rmsnorm::{
-    Backward, BackwardPlan, BackwardSpec, Buffer, Device, Dtype, Forward, ForwardPlan, Result, Spec, Stream, TensorView,
-    TensorViewMut, Workspace,
+    Backward, BackwardPlan, BackwardSpec, Buffer, Device, Dtype, Forward, ForwardPlan, Result, Spec, Stream,
+    TensorView, TensorViewMut, Workspace,
 };
 use half::bf16;
 
