@@ -134,8 +134,9 @@ impl<O: Op> Plan<O> {
         for (kernel, function) in &launch.kernels {
             let (threads, shared) = (kernel.threads(), O::shared_bytes(&self.spec, kernel, Some(&params)));
             let mut grid = O::grid(kernel, &params);
-            if kernel.cooperative {
-                grid = grid.min(driver::ctas_per_sm(&current, *function, threads, shared)? * device.info().sms);
+            let sms = device.info().sms;
+            if kernel.cooperative && grid > sms {
+                grid = grid.min(driver::ctas_per_sm(&current, *function, threads, shared)? * sms);
             }
             let size = driver::Size { grid, threads, shared };
             driver::launch(&current, stream.handle(), *function, size, kernel.cooperative, &params)?;
