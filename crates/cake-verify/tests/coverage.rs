@@ -41,7 +41,8 @@ fn backward(width: u32) -> impl Iterator<Item = BackwardSpec> {
         let dx = BackwardSpec { dx: true, dw: None, ..both };
         let recomputing = [both, dx].map(|spec| BackwardSpec { rstd: false, ..spec });
         let few = [both, dx].map(|spec| BackwardSpec { max_sms: Some(64), ..spec });
-        [both, dx].into_iter().chain(dw.map(|_| alone)).chain(recomputing).chain(few)
+        let any_order = BackwardSpec { deterministic: false, ..both };
+        [both, dx, any_order].into_iter().chain(dw.map(|_| alone)).chain(recomputing).chain(few)
     })
 }
 
