@@ -275,7 +275,8 @@ pub struct Term<'a> {
 ///
 /// `xhat` has the distance of `rstd` and 1 rounding. A term passes through at most 8 FMAs of its leaf, each of which may
 /// lose `eta`, and `L = ceil(log2(ceil(T / 8)))` additions, of a sum that may be as large as that of the sizes. Adding to
-/// `old` is 1 more, and the last is to the type of `dw`.
+/// `old` is 1 more, and the last is to the type of `dw`. In any order the sums of chunks are added up in FP64, and the
+/// rounding of their sum takes the place of one level or more.
 pub fn dw<'a>(exact: &Float, accumulate: bool, terms: impl Iterator<Item = Term<'a>>, format: Format) -> Allowed {
     let (mut rows, mut sum, mut nan) = (0, Rounded { size: 0.0, off: 0.0 }, false);
     for Term { times, dy, x, rstd, may_be } in terms {

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use cake_core::{Arch, Device, DeviceInfo, Op};
-use cake_rmsnorm::{ForwardPlan, RmsNormForward, Spec};
+use cake_core::{Arch, Device, DeviceInfo, Op, Plan, RouteTable};
+use cake_rmsnorm::{BackwardSpec, RmsNormBackward, RmsNormForward, Spec};
 
 use crate::cases::ALIGNED;
 use crate::cases::shapes::TUNED;
@@ -49,28 +49,29 @@ fn device(ordinal: u32) -> String {
     let mut text = format!("cuda:{ordinal}: {}\n", device.info());
     for width in [TUNED[0], 6144, 1000] {
         for residual in [false, true] {
-            text.push_str(&format!(
-                "  h{width}{}: {}\n",
-                if residual { " residual" } else { "" },
-                plan(&device, width, residual)
-            ));
+            let (norm, form) = (Spec { residual, ..Spec::new(width) }, if residual { " residual" } else { "" });
+            let lines =
+                [plan::<RmsNormForward>(&device, norm), plan::<RmsNormBackward>(&device, BackwardSpec::new(norm))];
+            lines.iter().for_each(|line| text.push_str(&format!("  h{width}{form}: {line}\n")));
         }
     }
     text.push_str(&untuned(device.info()));
     text
 }
 
-fn plan(device: &Device, width: u32, residual: bool) -> String {
-    let made = ForwardPlan::new(device, Spec { residual, ..Spec::new(width) });
+fn plan<O: Op>(device: &Device, spec: O::Spec) -> String {
+    let made = Plan::<O>::new(device, spec);
     let ready = made.and_then(|plan| plan.warm_up().map(|()| plan.to_string()));
-    ready.unwrap_or_else(|error| format!("cannot run: {error}"))
+    ready.unwrap_or_else(|error| format!("{} cannot run: {error}", O::NAME))
 }
 
 /// Whether the routes of the device rest on measurements.
 fn untuned(info: &DeviceInfo) -> String {
+    let untuned = |table: &RouteTable| table.routes().iter().any(|route| route.evidence.contains("untuned"));
     let of_width = |&width: &u32| {
-        let routes = RmsNormForward::routes(&Spec::new(width), info.arch, ALIGNED).routes();
-        routes.iter().any(|route| route.evidence.contains("untuned"))
+        let norm = Spec::new(width);
+        let forward = RmsNormForward::routes(&norm, info.arch, ALIGNED);
+        untuned(forward) || untuned(RmsNormBackward::routes(&BackwardSpec::new(norm), info.arch, ALIGNED))
     };
     let count = TUNED.iter().filter(|width| of_width(width)).count();
     match count {

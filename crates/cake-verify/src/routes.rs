@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use anyhow::{Context, Result, bail};
 use cake_core::{Arch, DeviceInfo, Dtype, Op, Route, Shape};
-use cake_kernels::rmsnorm::ForwardParams;
-use cake_rmsnorm::{RmsNormForward, Spec};
+use cake_kernels::rmsnorm::{BackwardParams, ForwardParams, RowTensor};
+use cake_rmsnorm::{BackwardSpec, RmsNormBackward, RmsNormForward, Spec};
 
 use crate::cases::{ALIGNED, shapes};
 
@@ -21,6 +21,9 @@ pub struct Options {
     /// Number of rows; without it, the whole table.
     #[arg(long)]
     pub rows: Option<u32>,
+    /// The backward, by what is asked of it.
+    #[arg(long)]
+    pub backward: bool,
     /// The residual form.
     #[arg(long)]
     pub residual: bool,
@@ -44,39 +47,76 @@ pub fn routes(options: &Options) -> Result<String> {
     let widths = options.width.map_or_else(|| [&shapes::TUNED[..], &[1000]].concat(), |width| vec![width]);
     let mut text = format!("{device}\n");
     for width in widths {
-        let spec = Spec { width, weight, residual: options.residual, ..Spec::new(width) };
-        RmsNormForward::check_spec(&spec)?;
-        for (layout, vectors) in [("aligned rows", true), ("any layout", false)] {
-            let table = RmsNormForward::routes(&spec, arch, Shape { vectors, ..ALIGNED });
-            let fusion = if options.residual { " residual" } else { "" };
-            writeln!(text, "h{width}{fusion}, {layout}:")?;
-            match options.rows {
-                Some(rows) => writeln!(text, "{}", line(&spec, &device, table.route(&device, rows), Some(rows)))?,
-                None => table
-                    .routes()
-                    .iter()
-                    .try_for_each(|route| writeln!(text, "{}", line(&spec, &device, route, None)))?,
-            }
+        let norm = Spec { width, weight, residual: options.residual, ..Spec::new(width) };
+        let what = format!("h{width}{}", if options.residual { " residual" } else { "" });
+        if !options.backward {
+            let params = |rows| ForwardParams { rows, width, ..ForwardParams::default() };
+            tables::<RmsNormForward>(&mut text, &what, &norm, options.rows, &device, params)?;
+            continue;
+        }
+        let both = BackwardSpec::new(norm);
+        let asked = [
+            ("", both),
+            (", dx alone", BackwardSpec { dw: None, ..both }),
+            (", rstd computed again", BackwardSpec { rstd: false, ..both }),
+        ];
+        for (label, spec) in asked {
+            let params = |rows| BackwardParams {
+                rows,
+                width,
+                dx: RowTensor { address: spec.dx.into(), ..RowTensor::default() },
+                dw: spec.dw.is_some().into(),
+                ..BackwardParams::default()
+            };
+            tables::<RmsNormBackward>(&mut text, &format!("{what}{label}"), &spec, options.rows, &device, params)?;
         }
     }
     Ok(text)
 }
 
-fn line(spec: &Spec, device: &DeviceInfo, route: &Route, rows: Option<u32>) -> String {
+/// The tables of a specification, or what they say of a number of rows. `params` are those of a call of so many rows.
+fn tables<O: Op>(
+    text: &mut String,
+    what: &str,
+    spec: &O::Spec,
+    rows: Option<u32>,
+    device: &DeviceInfo,
+    params: impl Fn(u32) -> O::Params,
+) -> Result<()> {
+    O::check_spec(spec)?;
+    for (layout, vectors) in [("aligned rows", true), ("any layout", false)] {
+        let table = O::routes(spec, device.arch, Shape { vectors, ..ALIGNED });
+        writeln!(text, "{what}, {layout}:")?;
+        match rows {
+            Some(rows) => {
+                let call = Some((rows, params(rows)));
+                writeln!(text, "{}", line::<O>(spec, device, table.route(device, rows), call))?;
+            }
+            None => table
+                .routes()
+                .iter()
+                .try_for_each(|route| writeln!(text, "{}", line::<O>(spec, device, route, None)))?,
+        }
+    }
+    Ok(())
+}
+
+fn line<O: Op>(spec: &O::Spec, device: &DeviceInfo, route: &Route, call: Option<(u32, O::Params)>) -> String {
     let most = u64::from(route.rows_per_sm) * u64::from(device.sms);
-    let window = match (rows, route.rows_per_sm) {
-        (Some(rows), _) => format!("{rows} rows"),
+    let window = match (&call, route.rows_per_sm) {
+        (Some((rows, _)), _) => format!("{rows} rows"),
         (None, u32::MAX) => "every other T".into(),
         (None, _) => format!("T to {most}"),
     };
-    let kernels = RmsNormForward::kernels(spec, route.program).iter().map(|kernel| {
-        let shared = RmsNormForward::shared_bytes(spec, kernel, None);
+    let params = call.map(|(_, mut params)| {
+        O::follow(spec, &mut params, route.program, Some(route), device);
+        params
+    });
+    let kernels = O::kernels(spec, route.program).iter().map(|kernel| {
+        let shared = O::shared_bytes(spec, kernel, params.as_ref()).min(device.shared_per_cta);
         let shape = format!("{} threads, {shared} B shared, {} rows a CTA", kernel.threads(), kernel.rows);
-        match rows {
-            Some(rows) => {
-                let params = ForwardParams { rows, width: spec.width, ..ForwardParams::default() };
-                format!("{kernel}: {} CTAs of {shape}", RmsNormForward::grid(kernel, &params))
-            }
+        match &params {
+            Some(params) => format!("{kernel}: {} CTAs of {shape}", O::grid(kernel, params)),
             None => format!("{kernel}: {shape}"),
         }
     });

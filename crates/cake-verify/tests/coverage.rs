@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use cake_core::{Arch, DeviceInfo, Kernel, Op, Shape};
-use cake_kernels::rmsnorm::{FORWARD, ForwardParams};
-use cake_rmsnorm::{RmsNormForward, Spec};
-use cake_verify::cases::groups::{Profile, specs};
+use cake_core::{Arch, DeviceInfo, Dtype, Kernel, Op, Shape};
+use cake_kernels::Forms;
+use cake_kernels::rmsnorm::{BACKWARD, BackwardParams, FORWARD, ForwardParams, RowTensor};
+use cake_rmsnorm::{BackwardSpec, RmsNormBackward, RmsNormForward, Spec};
+use cake_verify::cases::Form;
+use cake_verify::cases::groups::{self, Profile};
 use cake_verify::cases::shapes::TUNED;
-use cake_verify::cases::{ALIGNED, Form};
 
 /// Programs that no route names, each with the reason why it is kept all the same.
 const UNROUTED: &[(&str, &str)] = &[
@@ -19,20 +20,45 @@ const UNROUTED: &[(&str, &str)] = &[
 
 const FOR_RESIDUALS: &str = "a geometry is compiled in all its forms, and this one pays with a residual only";
 
+/// What routing is asked besides the number of rows.
+const CALLS: [(bool, bool); 4] = [(true, false), (true, true), (false, false), (false, true)];
+
+fn shapes(rows: u32) -> [Shape; 4] {
+    CALLS.map(|(vectors, in_place)| Shape { rows, vectors, in_place })
+}
+
+/// Every form of the forward.
+fn forward(width: u32) -> impl Iterator<Item = Spec> {
+    Form::ALL.into_iter().map(move |form| Spec { width, ..form.spec() })
+}
+
+/// Every form of the backward that routing tells apart.
+fn backward(width: u32) -> impl Iterator<Item = BackwardSpec> {
+    forward(width).flat_map(|norm| {
+        let both = BackwardSpec::new(norm);
+        let dw = norm.weight.map(|_| Dtype::Bf16);
+        let alone = BackwardSpec { dx: false, dw, ..both };
+        let dx = BackwardSpec { dx: true, dw: None, ..both };
+        let recomputing = [both, dx].map(|spec| BackwardSpec { rstd: false, ..spec });
+        let few = [both, dx].map(|spec| BackwardSpec { max_sms: Some(64), ..spec });
+        let any_order = BackwardSpec { deterministic: false, ..both };
+        [both, dx, any_order].into_iter().chain(dw.map(|_| alone)).chain(recomputing).chain(few)
+    })
+}
+
+/// Widths that kernels have, and some that they have not.
+fn widths(all: &[&'static Forms]) -> BTreeSet<u32> {
+    let of_kernels = all.iter().flat_map(|forms| forms.kernels()).filter_map(|kernel| kernel.width);
+    of_kernels.chain(TUNED).chain([1, 100, 1000, 20000, 100_000]).collect()
+}
+
 /// Kernel names that some route names: on which architecture does not matter.
-fn routed() -> BTreeSet<String> {
+fn routed<O: Op>(specs: impl Iterator<Item = O::Spec>) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    let kernel_widths = FORWARD.iter().flat_map(|forms| forms.kernels()).filter_map(|kernel| kernel.width);
-    let widths: BTreeSet<u32> = kernel_widths.chain(TUNED).chain([1, 100, 1000, 20000, 100_000]).collect();
-    for arch in Arch::ALL {
-        for &width in &widths {
-            for form in Form::ALL {
-                let spec = Spec { width, ..form.spec() };
-                for vectors in [false, true] {
-                    for route in RmsNormForward::routes(&spec, arch, Shape { vectors, ..ALIGNED }).routes() {
-                        names.extend(RmsNormForward::kernels(&spec, route.program).iter().map(Kernel::to_string));
-                    }
-                }
+    for spec in specs {
+        for (arch, shape) in Arch::ALL.into_iter().flat_map(|arch| shapes(1).map(|shape| (arch, shape))) {
+            for route in O::routes(&spec, arch, shape).routes() {
+                names.extend(O::kernels(&spec, route.program).iter().map(Kernel::to_string));
             }
         }
     }
@@ -41,9 +67,10 @@ fn routed() -> BTreeSet<String> {
 
 #[test]
 fn every_kernel_has_a_route_or_a_reason() {
-    let routed = routed();
+    let mut routed = routed::<RmsNormForward>(widths(FORWARD).into_iter().flat_map(forward));
+    routed.extend(self::routed::<RmsNormBackward>(widths(BACKWARD).into_iter().flat_map(backward)));
     let (mut unrouted, mut needless) = (Vec::new(), Vec::new());
-    for program in FORWARD.iter().flat_map(|forms| [&forms.plain, &forms.residual]) {
+    for program in FORWARD.iter().chain(BACKWARD).flat_map(|forms| [&forms.plain, &forms.residual]) {
         let excused = UNROUTED.iter().any(|(name, _)| *name == program.to_string());
         for kernel in program.all().map(Kernel::to_string) {
             match (routed.contains(&kernel), excused) {
@@ -57,61 +84,75 @@ fn every_kernel_has_a_route_or_a_reason() {
     assert_eq!(needless, [""; 0], "these have a route: take their programs out of UNROUTED");
 }
 
+/// The kernels that some specifications reach.
+fn tried<O: Op>(arch: Arch, specs: Vec<O::Spec>) -> Vec<String> {
+    let of_spec = |spec: &O::Spec| {
+        let programs = O::programs(spec, arch).into_iter();
+        programs.flat_map(|program| O::kernels(spec, program)).map(Kernel::to_string).collect::<Vec<_>>()
+    };
+    specs.iter().flat_map(of_spec).collect()
+}
+
 #[test]
 fn every_kernel_has_a_case() {
-    let mut tried = BTreeSet::new();
+    let mut names = BTreeSet::new();
     for arch in Arch::ALL {
-        for spec in specs(Profile::Quick, arch) {
-            for program in RmsNormForward::programs(&spec, arch) {
-                tried.extend(RmsNormForward::kernels(&spec, program).iter().map(Kernel::to_string));
-            }
-        }
+        names.extend(tried::<RmsNormForward>(arch, groups::specs(Profile::Quick, arch)));
+        names.extend(tried::<RmsNormBackward>(arch, groups::backward::specs(Profile::Quick, arch)));
     }
-    for kernel in FORWARD.iter().flat_map(|forms| forms.kernels()) {
-        assert!(tried.contains(&kernel.to_string()), "{kernel}: no case of the quick profile reaches it");
+    for kernel in FORWARD.iter().chain(BACKWARD).flat_map(|forms| forms.kernels()) {
+        assert!(names.contains(&kernel.to_string()), "{kernel}: no case of the quick profile reaches it");
     }
 }
 
-#[test]
-fn every_route_names_a_program_that_serves_the_specification() {
-    for arch in Arch::ALL {
-        for width in (1..=17_000).step_by(7).chain(TUNED).chain([65_536, 131_072, u32::MAX]) {
-            for form in Form::ALL {
-                let spec = Spec { width, ..form.spec() };
-                let served = RmsNormForward::programs(&spec, arch);
-                for vectors in [false, true] {
-                    for route in RmsNormForward::routes(&spec, arch, Shape { vectors, ..ALIGNED }).routes() {
-                        let listed = served.iter().any(|program| std::ptr::eq(*program, route.program));
-                        assert!(listed, "{arch} {spec:?}: {} is routed but does not serve", route.program);
-                        let kernels = RmsNormForward::kernels(&spec, route.program);
-                        let ignores_layout = vectors || kernels.iter().all(|kernel| !kernel.vectors);
-                        assert!(ignores_layout, "{arch} {spec:?}: {} needs aligned rows", route.program);
-                    }
-                }
-            }
-        }
-    }
-}
-
-#[test]
-fn every_number_of_rows_has_a_route() {
+/// Every number of rows and kind of call has a route, to a program that serves it with a grid and shared memory that the
+/// device has.
+fn every_call_has_a_route<O: Op>(specs: &[O::Spec], params: impl Fn(&O::Spec, u32) -> O::Params) {
     for arch in Arch::ALL {
         let device = DeviceInfo::typical(arch);
-        for width in (1..=17_000).step_by(31).chain(TUNED) {
-            for vectors in [false, true] {
-                let table = RmsNormForward::routes(&Spec::new(width), arch, Shape { vectors, ..ALIGNED });
-                for rows in [1, 2, device.sms, device.sms + 1, 4096, 65536, 1 << 20, i32::MAX as u32] {
-                    let route = table.route(&device, rows);
-                    for kernel in RmsNormForward::kernels(&Spec::new(width), route.program) {
-                        let params = ForwardParams { rows, width, ..ForwardParams::default() };
-                        assert!(RmsNormForward::grid(kernel, &params) >= 1, "{kernel}");
-                        let shared = RmsNormForward::shared_bytes(&Spec::new(width), kernel, None);
-                        assert!(shared <= device.shared_per_cta, "{arch} {kernel}: {shared} bytes of shared memory");
+        for spec in specs {
+            let served = O::programs(spec, arch);
+            for rows in [1, 2, device.sms, device.sms + 1, 4096, 65536, 1 << 20, i32::MAX as u32] {
+                for shape in shapes(rows) {
+                    let route = O::routes(spec, arch, shape).route(&device, rows);
+                    let listed = served.iter().any(|program| std::ptr::eq(*program, route.program));
+                    assert!(listed, "{arch} {spec:?}: {} is routed but does not serve", route.program);
+                    let obstacle = O::obstacle(spec, route.program, shape);
+                    assert_eq!(obstacle, None, "{arch} {spec:?} {shape:?}: {}", route.program);
+                    let mut params = params(spec, rows);
+                    O::follow(spec, &mut params, route.program, Some(route), &device);
+                    for kernel in O::kernels(spec, route.program) {
+                        assert!(O::grid(kernel, &params) >= 1, "{arch} {spec:?} {shape:?}: {kernel}");
+                        let shared = O::shared_bytes(spec, kernel, Some(&params));
+                        let most = device.shared_per_cta.min(O::shared_bytes(spec, kernel, None));
+                        assert!(shared <= most, "{arch} {spec:?} {shape:?} {kernel}: {shared} of {most} shared bytes");
                     }
                 }
             }
         }
     }
+}
+
+#[test]
+fn every_forward_call_has_a_route() {
+    let widths = (1..=17_000).step_by(31).chain(TUNED).chain([65_536, 131_072, u32::MAX]);
+    let specs: Vec<Spec> = widths.flat_map(forward).collect();
+    let params = |spec: &Spec, rows| ForwardParams { rows, width: spec.width, ..ForwardParams::default() };
+    every_call_has_a_route::<RmsNormForward>(&specs, params);
+}
+
+#[test]
+fn every_backward_call_has_a_route() {
+    let widths = (1..=17_000).step_by(331).chain(TUNED).chain([65_536, 131_072]);
+    let specs: Vec<BackwardSpec> = widths.flat_map(backward).collect();
+    let params = |spec: &BackwardSpec, rows| BackwardParams {
+        rows,
+        width: spec.norm.width,
+        dx: RowTensor { address: spec.dx.into(), ..RowTensor::default() },
+        dw: spec.dw.is_some().into(),
+        ..BackwardParams::default()
+    };
+    every_call_has_a_route::<RmsNormBackward>(&specs, params);
 }
 
 /// Where no other tables exist, a width without tuned programs and an unaligned layout still have one.
@@ -119,8 +160,11 @@ fn every_number_of_rows_has_a_route() {
 fn any_width_and_any_layout_is_served() {
     for arch in Arch::ALL {
         for width in [1, 3, 769, 5376, 53_248, 262_144] {
-            for form in Form::ALL {
-                assert!(!RmsNormForward::programs(&Spec { width, ..form.spec() }, arch).is_empty(), "{arch} h{width}");
+            for spec in forward(width) {
+                assert!(!RmsNormForward::programs(&spec, arch).is_empty(), "{arch} {spec:?}");
+            }
+            for spec in backward(width) {
+                assert!(!RmsNormBackward::programs(&spec, arch).is_empty(), "{arch} {spec:?}");
             }
         }
     }

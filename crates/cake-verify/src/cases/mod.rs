@@ -88,6 +88,8 @@ pub struct BackwardCase {
     pub dw: Option<Dtype>,
     /// Whether `dw` is added to.
     pub accumulate: bool,
+    /// Whether `dw` has one right bit pattern, or its terms are added up in any order.
+    pub deterministic: bool,
     /// SMs that the plan may occupy.
     pub max_sms: Option<u32>,
     /// What `dy` and `dh` hold.
@@ -105,14 +107,22 @@ impl BackwardCase {
     /// Both gradients of a forward; without a weight only `dx`.
     pub fn of(norm: Case) -> BackwardCase {
         let dw = norm.spec.weight.map(|_| Dtype::F32);
-        let gradients = Values::Normal;
-        BackwardCase { norm, dx: true, dw, accumulate: false, max_sms: None, gradients, dx_over_dy: false }
+        BackwardCase {
+            norm,
+            dx: true,
+            dw,
+            accumulate: false,
+            deterministic: true,
+            max_sms: None,
+            gradients: Values::Normal,
+            dx_over_dy: false,
+        }
     }
 
     /// What the plan fixes.
     pub fn spec(&self) -> BackwardSpec {
-        let BackwardCase { ref norm, dx, dw, accumulate, max_sms, .. } = *self;
-        BackwardSpec { norm: norm.spec, rstd: norm.rstd, dx, dw, accumulate, deterministic: true, max_sms }
+        let BackwardCase { ref norm, dx, dw, accumulate, deterministic, max_sms, .. } = *self;
+        BackwardSpec { norm: norm.spec, rstd: norm.rstd, dx, dw, accumulate, deterministic, max_sms }
     }
 
     /// Whether the call has a `dh`.
@@ -235,7 +245,7 @@ impl fmt::Display for BackwardCase {
         if let Some(dtype) = self.dw {
             write!(f, " dw{}{dtype}", if self.accumulate { "+=" } else { "=" })?;
         }
-        for (flag, text) in [(!self.dx, " no-dx"), (self.dx_over_dy, " dx=dy")] {
+        for (flag, text) in [(!self.dx, " no-dx"), (!self.deterministic, " any-order"), (self.dx_over_dy, " dx=dy")] {
             f.write_str(if flag { text } else { "" })?;
         }
         if let Some(sms) = self.max_sms {

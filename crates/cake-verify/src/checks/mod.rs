@@ -3,11 +3,11 @@
 //!
 //! | check | judges |
 //! |-------|--------|
-//! | `accuracy` | `h`, `rstd`, `y` against MPFR, within [`bounds`](crate::bounds), element by element |
+//! | `accuracy` | `h`, `rstd`, `y`, `dx`, `dw` against MPFR, within [`bounds`](crate::bounds), element by element |
 //! | `bits` | every program's outputs against the canonical bits; on the host, the host path |
-//! | `surroundings` | margins, gaps between rows, and inputs keep every byte; refused calls write nothing |
+//! | `surroundings` | margins, gaps between rows, and inputs keep every byte, as does what lies beside a workspace; its header rests at zero; refused calls write nothing |
 //! | `independence` | a row's bits do not depend on where it stands, or among how many |
-//! | `repeats` | the same bits, call after call, while other work disturbs the device |
+//! | `repeats` | the same bits, call after call, while other work disturbs the device; calls of all sizes on one workspace |
 //! | `arguments` | bad calls are refused with the right error, and write nothing |
 //! | `limits` | offsets beyond 2^31 and 2^32 elements, 2^31 - 1 rows |
 //! | `threads` | plans and devices shared by threads and streams |

@@ -99,6 +99,13 @@ impl Tensor {
         }
     }
 
+    /// Copies the elements from one image to another.
+    pub fn copy(&self, from: &[u16], to: &mut [u16]) {
+        for row in 0..self.rows.len() {
+            (0..self.columns).for_each(|column| self.set_bits(to, row, column, self.bits(from, row, column)));
+        }
+    }
+
     /// Rows and columns.
     pub fn size(&self) -> (usize, usize) {
         (self.rows.len(), self.columns)

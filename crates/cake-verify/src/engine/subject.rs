@@ -33,6 +33,10 @@ pub trait Subject: Clone + fmt::Debug + fmt::Display + Send + Sync + 'static {
     fn expected(&self, seed: u64) -> Self::Expected;
     /// Those of one row as a call of its own.
     fn alone(&self, expected: &Self::Expected, row: usize) -> Self::Expected;
+    /// The output whose elements have no one right bit pattern, if there is one.
+    fn unordered(&self) -> Option<&'static str> {
+        None
+    }
     /// The tensors of the call.
     fn drafts(&self, expected: &Self::Expected) -> Vec<Draft>;
     /// The call, with the tensors that `find` knows by their names.
@@ -132,6 +136,10 @@ impl Subject for BackwardCase {
 
     fn alone(&self, expected: &Gradients, row: usize) -> Gradients {
         expected.alone(self, row)
+    }
+
+    fn unordered(&self) -> Option<&'static str> {
+        (!self.deterministic).then_some("dw")
     }
 
     fn drafts(&self, e: &Gradients) -> Vec<Draft> {

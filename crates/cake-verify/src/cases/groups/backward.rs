@@ -24,6 +24,7 @@ pub fn all(profile: Profile, device: Option<&DeviceInfo>) -> Vec<Group<BackwardC
         add(format!("widths/{name}"), "tails of units, groups and rows; rows at odd addresses", forms(widths));
     }
     add("outputs".into(), "an output is left out, added to or rounded, by any program", outputs());
+    add("any_order".into(), "terms are lost or added twice where nothing orders them", any_order());
     add("max_sms".into(), "chunks and sums divided among few CTAs", max_sms());
     add("no_rows".into(), "no row: sums of nothing, or nothing to write", no_rows());
     add("many_rows".into(), "more chunks than are joined in one go; deep trees", many_rows());
@@ -111,6 +112,19 @@ fn outputs() -> Vec<BackwardCase> {
     cases
 }
 
+fn any_order() -> Vec<BackwardCase> {
+    let mut cases = Vec::new();
+    for width in [7, 128, 1000, 6144, 16384] {
+        for (dx, dw, accumulate) in OUTPUTS.into_iter().filter(|(_, dw, _)| dw.is_some()) {
+            for rows in [0, 1, 63, 1031] {
+                let form = Form::COMMON[rows as usize % 2];
+                cases.push(BackwardCase { dx, dw, accumulate, deterministic: false, ..of_form(rows, width, form) });
+            }
+        }
+    }
+    cases
+}
+
 fn max_sms() -> Vec<BackwardCase> {
     let mut cases = Vec::new();
     for width in [128, 1000, 2048, 6144, 16384] {
@@ -152,7 +166,8 @@ fn many_rows() -> Vec<BackwardCase> {
     cases
 }
 
-/// As for the forward; the windows are those of a call with both gradients.
+/// As for the forward; the windows are those of a call with both gradients. Then so many rows that each CTA has several
+/// chunks, and that no thread of `split` could hold the sums of a column.
 fn windows(width: u32, device: &DeviceInfo) -> Vec<BackwardCase> {
     let mut cases = Vec::new();
     for form in Form::COMMON {
@@ -160,6 +175,8 @@ fn windows(width: u32, device: &DeviceInfo) -> Vec<BackwardCase> {
         let rows = window_edges::<RmsNormBackward>(&spec, device, Shape { rows: 1, ..ALIGNED });
         cases.extend(rows.map(|rows| of_form(rows, width, form)));
     }
+    let many = BackwardCase::new(u64::from(device.sms) * 124 + 19, width);
+    cases.extend([BackwardCase { dw: None, ..many.clone() }, many]);
     cases.retain(|case| case.norm.elements() <= Profile::Full.most_elements());
     cases
 }
