@@ -7,7 +7,7 @@ use super::{APART, EXPANDED, Group, Profile, SOME_WIDTHS, window_edges, word};
 use crate::cases::layout::Layout;
 use crate::cases::shapes::{ANY, NARROW, ROWS, TUNED, UNTUNED, WIDE};
 use crate::cases::values::{Values, Weights};
-use crate::cases::{ALIGNED, BackwardCase, Case, Form, Layouts};
+use crate::cases::{ALIGNED, BackwardCase, Case, CombineCase, Form, Layouts};
 
 /// Every group. `device` adds the edges of the row windows that its routes have.
 pub fn all(profile: Profile, device: Option<&DeviceInfo>) -> Vec<Group<BackwardCase>> {
@@ -48,6 +48,27 @@ pub fn all(profile: Profile, device: Option<&DeviceInfo>) -> Vec<Group<BackwardC
         groups.push(Group { name: "backward/windows".into(), why, cases, forced: false });
     }
     groups
+}
+
+/// Joining the weight gradients of shards.
+pub fn combine() -> Group<CombineCase> {
+    let mut cases = Vec::new();
+    for width in [1, 7, 128, 257, 1000, 6144, 16384] {
+        for (i, shards) in [0, 1, 2, 3, 7, 8, 9, 64, 65].into_iter().enumerate() {
+            for (_, dw, accumulate) in OUTPUTS {
+                let Some(dw) = dw else { continue };
+                let norm = Case::new(shards, width);
+                cases.push(CombineCase { norm: norm.clone(), dw, accumulate });
+                let layouts = Layouts::all(APART[(i + width as usize) % APART.len()]);
+                cases.push(CombineCase { norm: Case { layouts, ..norm }, dw, accumulate });
+            }
+        }
+    }
+    for shards in [1000, 4097] {
+        cases.push(CombineCase { norm: Case::new(shards, 100), dw: Dtype::F32, accumulate: false });
+    }
+    let why = "sums of shards are joined in another order than the rows of one call";
+    Group { name: "backward/combine".into(), why, cases, forced: true }
 }
 
 /// The specifications that the cases use on an architecture, for tests that ask whether each kernel has a case.
