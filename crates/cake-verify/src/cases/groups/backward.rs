@@ -187,14 +187,22 @@ fn many_rows() -> Vec<BackwardCase> {
     cases
 }
 
-/// As for the forward; the windows are those of a call with both gradients. Then so many rows that each CTA has several
-/// chunks, and that no thread of `split` could hold the sums of a column.
+/// As for the forward, of each table. Then so many rows that each CTA has several chunks, and that no thread of `split`
+/// could hold the sums of a column.
 fn windows(width: u32, device: &DeviceInfo) -> Vec<BackwardCase> {
     let mut cases = Vec::new();
+    let mut edges = |case: BackwardCase, in_place| {
+        let shape = Shape { rows: 1, in_place, ..ALIGNED };
+        for rows in window_edges::<RmsNormBackward>(&case.spec(), device, shape) {
+            cases.push(BackwardCase { norm: Case { lead: vec![rows], ..case.norm.clone() }, ..case.clone() });
+        }
+    };
     for form in Form::COMMON {
-        let spec = of_form(1, width, form).spec();
-        let rows = window_edges::<RmsNormBackward>(&spec, device, Shape { rows: 1, ..ALIGNED });
-        cases.extend(rows.map(|rows| of_form(rows, width, form)));
+        let case = of_form(1, width, form);
+        edges(BackwardCase { dw: None, ..case.clone() }, false);
+        edges(BackwardCase { norm: Case { rstd: false, ..case.norm.clone() }, ..case.clone() }, false);
+        edges(BackwardCase { dx_over_dy: true, ..case.clone() }, true);
+        edges(case, false);
     }
     let many = BackwardCase::new(u64::from(device.sms) * 124 + 19, width);
     cases.extend([BackwardCase { dw: None, ..many.clone() }, many]);
