@@ -174,9 +174,14 @@ struct Geometry {
 /// One compiled kernel of a geometry.
 const fn kernel(pass: Pass, geometry: Geometry, fusion: Fusion, weight: Option<Dtype>) -> Kernel {
     let Geometry { width, schedule, knob, group, rows, step, min_ctas } = geometry;
-    // In the forward residuals and FP32 weights take more registers: what suits the plain BF16 form would make them spill.
-    let tight = matches!((pass, fusion, weight), (Pass::Backward, ..) | (_, Fusion::Plain, Some(Dtype::Bf16)));
-    let min_ctas = if tight { min_ctas } else { 0 };
+    // Residuals and FP32 weights take more registers: in the forward what suits the plain BF16 form would make them spill;
+    // in the backward two steps at once would, and so would both where a thread has more than three units.
+    let min_ctas = match (pass, fusion, weight, width) {
+        (Pass::Backward, Fusion::Residual, Some(Dtype::F32), Some(width)) if width > 24 * group => 1,
+        (Pass::Backward, ..) | (_, Fusion::Plain, Some(Dtype::Bf16), _) => min_ctas,
+        _ => 0,
+    };
+    let step = if matches!(fusion, Fusion::Residual) && step > 1 { 1 } else { step };
     Kernel {
         op: OP,
         pass,
@@ -280,9 +285,9 @@ programs! {
     ANY_BWD_SCAN_WARP = scan("warp", 32, 8, 2);
 
     H128_SPLIT = split(128, 8, 32, 0);
-    H128_WALK = walk(128, 8, 32, 2, 2);
+    H128_WALK = walk(128, 8, 32, 1, 2);
     H256_SPLIT = split(256, 16, 16, 0);
-    H256_WALK = walk(256, 16, 16, 2, 2);
+    H256_WALK = walk(256, 16, 16, 1, 2);
     H512_SPLIT = split(512, 32, 8, 0);
     H512_WALK = walk(512, 32, 8, 2, 2);
     H1024_SPLIT = split(1024, 64, 4, 0);

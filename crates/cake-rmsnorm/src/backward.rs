@@ -80,6 +80,9 @@ unsafe impl Op for RmsNormBackward {
         if kernel.vectors && !shape.vectors {
             return Some("needs 16-byte aligned rows with at most two levels of row strides");
         }
+        if kernel.vectors && !spec.rstd {
+            return Some("needs rstd");
+        }
         if kernel.schedule != "split" || spec.dw.is_none() {
             return None;
         }
@@ -87,7 +90,6 @@ unsafe impl Op for RmsNormBackward {
             return Some("takes no more rows than 64 leaves for each thread");
         }
         match (spec, shape) {
-            (BackwardSpec { rstd: false, .. }, _) => Some("needs rstd for dw"),
             (BackwardSpec { max_sms: Some(_), .. }, _) => Some("takes any number of SMs"),
             (_, Shape { in_place: true, .. }) => Some("reads dy for dw while it writes dx"),
             _ => None,

@@ -36,6 +36,15 @@ __device__ __forceinline__ Unit load_weight(const void* address) {
     return u;
 }
 
+// Likewise, to be issued where the compiler sees fit.
+__device__ __forceinline__ Unit load_weight_late(const void* address) {
+    Unit u;
+    asm("ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(u.pair[0]), "=r"(u.pair[1]), "=r"(u.pair[2]), "=r"(u.pair[3])
+        : "l"(address));
+    return u;
+}
+
 // Writes a unit of an output.
 __device__ __forceinline__ void store_unit(void* address, const Unit& u) {
     asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(u.pair[0]), "r"(u.pair[1]),

@@ -110,6 +110,9 @@ template <>
 struct WeightUnit<bf16> {
     Unit bits;
     __device__ __forceinline__ void load(const char* weights, u32 unit) { bits = load_weight(weights + u64(16) * unit); }
+    __device__ __forceinline__ void load_late(const char* weights, u32 unit) {
+        bits = load_weight_late(weights + u64(16) * unit);
+    }
     __device__ __forceinline__ void set(u32 e, bf16 w) { bits.pair[e / 2] |= u32(w.bits) << (e % 2 * 16); }
     __device__ __forceinline__ float low(int i) const { return low_float(bits.pair[i]); }
     __device__ __forceinline__ float high(int i) const { return high_float(bits.pair[i]); }
@@ -123,6 +126,10 @@ struct WeightUnit<float> {
         bits[0] = load_weight(weights + u64(32) * unit);
         bits[1] = load_weight(weights + u64(32) * unit + 16);
     }
+    __device__ __forceinline__ void load_late(const char* weights, u32 unit) {
+        bits[0] = load_weight_late(weights + u64(32) * unit);
+        bits[1] = load_weight_late(weights + u64(32) * unit + 16);
+    }
     __device__ __forceinline__ void set(u32 e, float w) { bits[e / 4].pair[e % 4] = __float_as_uint(w); }
     __device__ __forceinline__ float low(int i) const { return __uint_as_float(bits[i / 2].pair[i % 2 * 2]); }
     __device__ __forceinline__ float high(int i) const { return __uint_as_float(bits[i / 2].pair[i % 2 * 2 + 1]); }
@@ -132,6 +139,7 @@ struct WeightUnit<float> {
 template <>
 struct WeightUnit<none> {
     __device__ __forceinline__ void load(const char*, u32) {}
+    __device__ __forceinline__ void load_late(const char*, u32) {}
     __device__ __forceinline__ float low(int) const { return 1.0f; }
     __device__ __forceinline__ float high(int) const { return 1.0f; }
     __device__ __forceinline__ float element(int) const { return 1.0f; }

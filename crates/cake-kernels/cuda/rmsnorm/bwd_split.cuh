@@ -62,7 +62,7 @@ __device__ __forceinline__ void bwd_split(const BackwardParams& p) {
     constexpr u32 Units = Width / 8;
     constexpr u32 Slots = ceil_div(Units, Group);
     static_assert(Width % 8 == 0 && (Group & (Group - 1)) == 0);
-    __shared__ FoldScratch<Group, Rows> scratch[2][1];
+    __shared__ FoldScratch<Group, Rows> scratch[1];
     const u32 tasks = p.dw == nullptr ? 0 : ceil_div(Units, p.columns);
     if (blockIdx.x < tasks) return split_columns<Width, Group * Rows>(p, p.columns * blockIdx.x);
 
@@ -84,7 +84,7 @@ __device__ __forceinline__ void bwd_split(const BackwardParams& p) {
         }
     }
     float rstd = 0.0f;
-    if (live && p.rstd.address != nullptr) rstd = readable(reinterpret_cast<const float*>(row_of<4>(p.rstd, index)));
+    if (live) rstd = readable(reinterpret_cast<const float*>(row_of<4>(p.rstd, index)));
     WeightUnit<Weight> w[Slots];
 #pragma unroll
     for (u32 s = 0; s < Slots; ++s) w[s].load(p.weight, min(lane + s * Group, Units - 1));
@@ -92,12 +92,6 @@ __device__ __forceinline__ void bwd_split(const BackwardParams& p) {
         fetch_ahead(x_row + 2 * p.ahead * p.x.pitch, 2 * Width);
         fetch_ahead(dy_row + 2 * p.ahead * p.dy.pitch, 2 * Width);
         if constexpr (Residual) fetch_ahead(dh_row + 2 * p.ahead * p.dh.pitch, 2 * Width);
-    }
-    if (p.rstd.address == nullptr) {
-        float squares[Slots];
-#pragma unroll
-        for (u32 s = 0; s < Slots; ++s) squares[s] = unit_squares(x[s]);
-        rstd = rstd_of(fold_group<Group, Rows>(fold_registers(squares), scratch[0]), Width, p.eps);
     }
     float g[Slots][8], products[Slots];
 #pragma unroll
@@ -120,7 +114,7 @@ __device__ __forceinline__ void bwd_split(const BackwardParams& p) {
             if (live && (Units % Group == 0 || unit < Units)) dh[s] = load_unit(dh_row + 16 * unit);
         }
     }
-    const float whole = fold_group<Group, Rows>(fold_registers(products), scratch[1]);
+    const float whole = fold_group<Group, Rows>(fold_registers(products), scratch);
     const float c = mean_of(__fadd_rn(whole, 0.0f), Width);
     char* const dx_row = row_of<2>(p.dx, index);
 #pragma unroll

@@ -30,8 +30,13 @@ __device__ __forceinline__ void bwd_walk(const BackwardParams& p) {
     constexpr u32 Units = Width / 8;
     constexpr u32 Slots = ceil_div(Units, Group);
     constexpr u32 Entries = Units * Rows < Slots * Threads ? Units * Rows : Slots * Threads;
-    // Registers hold the weights, unless there are too many: then each row reads them from L1 again.
+    // Registers hold the weights, unless there are too many: then each row reads them from L1 again. (Two rows at a time fit
+    // without spills by ptxas for sm_90 only with them, by all others only without.)
+#if __CUDA_ARCH__ == 900
     constexpr bool hold_weights = sizeof(Weight) * Slots <= 6;
+#else
+    constexpr bool hold_weights = sizeof(Weight) * Slots * Step <= 6;
+#endif
     constexpr bool early_dh = hold_weights && Step == 1;
     // Registers hold a leaf's sums, unless there are too many: then shared memory does.
     constexpr bool shared_sums = Slots > 3;
@@ -55,9 +60,9 @@ __device__ __forceinline__ void bwd_walk(const BackwardParams& p) {
             p.shared_levels};
     };
     WeightUnit<Weight> weights[hold_weights ? Slots : 1];
-    const auto load_weight = [&](u32 s) { weights[hold_weights ? s : 0].load(p.weight, min(lane + s * Group, Units - 1)); };
+    const auto weight_unit = [&](u32 s) { return min(lane + s * Group, Units - 1); };
 #pragma unroll
-    for (u32 s = 0; hold_weights && s < Slots; ++s) load_weight(s);
+    for (u32 s = 0; hold_weights && s < Slots; ++s) weights[hold_weights ? s : 0].load(p.weight, weight_unit(s));
     u32 parity = 0;
     if (p.dw != nullptr) clear_roots<Threads>(p);
 
@@ -67,7 +72,7 @@ __device__ __forceinline__ void bwd_walk(const BackwardParams& p) {
         const u32 first = chunk * p.chunk + threadIdx.x / Group * share;
         const u32 leader = first - threadIdx.x / Group % in_step * share;
         const u32 count = leader >= p.rows ? 0 : min(share, p.rows - leader);
-        const u32 own = first >= p.rows ? 0 : min(share, p.rows - first);
+        const u32 own = Group >= 32 ? count : first >= p.rows ? 0 : min(share, p.rows - first);
         const auto ask = [&](u32 i) {
             if (i < own && lane == 0) {
                 const RowIndex index = row_index(p, first + i);
@@ -77,10 +82,10 @@ __device__ __forceinline__ void bwd_walk(const BackwardParams& p) {
             }
         };
         for (u32 i = Step; i < p.ahead; ++i) ask(i);
-        // rstd of a leaf's rows, in as many lanes; the next leaf's are on the way.
+        // rstd of a leaf's rows, in as many lanes; the next leaf's are on the way a step before it.
         const auto leaf_rstd = [&](u32 i) {
             i += lane % leaf_rows;
-            if (i >= own || p.rstd.address == nullptr) return 0.0f;
+            if (i >= own) return 0.0f;
             return readable(reinterpret_cast<const float*>(row_of<4>(p.rstd, row_index(p, first + i))));
         };
         float rstds = 0.0f, next_rstds = leaf_rstd(0);
@@ -115,33 +120,17 @@ __device__ __forceinline__ void bwd_walk(const BackwardParams& p) {
 #pragma unroll
                 for (u32 r = 0; r < Step; ++r) ask(i + p.ahead + r);
             }
-            if (i % leaf_rows == 0) {
-                rstds = next_rstds;
-                if (i + leaf_rows < count) next_rstds = leaf_rstd(i + leaf_rows);
-            }
+            if (i % leaf_rows == 0) rstds = next_rstds;
+            if (i % leaf_rows == leaf_rows - Step && i + Step < count) next_rstds = leaf_rstd(i + Step);
             float rstd[Step], folded[Step], g[Step][Slots][8];
-            if (p.rstd.address == nullptr) {
 #pragma unroll
-                for (u32 r = 0; r < Step; ++r) {
-                    float part[Slots];
-#pragma unroll
-                    for (u32 s = 0; s < Slots; ++s) part[s] = unit_squares(x[r][s]);
-                    folded[r] = fold_registers(part);
-                }
-                fold_groups<Group, Rows>(folded, scratch[parity]);
-                parity ^= 1;
-#pragma unroll
-                for (u32 r = 0; r < Step; ++r) rstd[r] = rstd_of(folded[r], Width, p.eps);
-            } else {
-#pragma unroll
-                for (u32 r = 0; r < Step; ++r) rstd[r] = __shfl_sync(0xffffffffu, rstds, (i + r) % leaf_rows, leaf_rows);
-            }
+            for (u32 r = 0; r < Step; ++r) rstd[r] = __shfl_sync(0xffffffffu, rstds, (i + r) % leaf_rows, leaf_rows);
 #pragma unroll
             for (u32 r = 0; r < Step; ++r) {
                 float part[Slots];
 #pragma unroll
                 for (u32 s = 0; s < Slots; ++s) {
-                    if (!hold_weights) load_weight(s);
+                    if constexpr (!hold_weights) weights[0].load_late(p.weight, weight_unit(s));
                     const WeightUnit<Weight>& w = weights[hold_weights ? s : 0];
                     float xhat[8];
                     Quad leaf[2] = {};

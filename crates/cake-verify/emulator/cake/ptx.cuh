@@ -19,6 +19,7 @@ inline Unit load_unit(const void* address) {
 }
 
 inline Unit load_weight(const void* address) { return load_unit(address); }
+inline Unit load_weight_late(const void* address) { return load_unit(address); }
 
 inline void store_unit(void* address, const Unit& unit) {
     __builtin_memcpy(emulator::at(address, sizeof unit, true), &unit, sizeof unit);
