@@ -166,6 +166,24 @@ fn every_backward_call_has_a_route() {
     every_call_has_a_route::<RmsNormBackward>(&specs, params);
 }
 
+/// A caller allocates for the most rows it has.
+#[test]
+fn a_workspace_for_many_rows_serves_fewer() {
+    let device = DeviceInfo::typical(Arch::Sm90);
+    for width in TUNED.into_iter().chain([1, 1000, 20_000]) {
+        for spec in backward(width) {
+            for program in RmsNormBackward::programs(&spec, device.arch) {
+                let (mut most, mut at) = (0, 0);
+                for rows in (1..5000).chain((5000..300_000).step_by(997)) {
+                    let bytes = RmsNormBackward::workspace_bytes(&spec, program, rows, &device);
+                    assert!(most <= bytes, "{spec:?} {program}: {most} bytes for {at} rows, {bytes} for {rows}");
+                    (most, at) = (bytes, rows);
+                }
+            }
+        }
+    }
+}
+
 /// Where no other tables exist, a width without tuned programs and an unaligned layout still have one.
 #[test]
 fn any_width_and_any_layout_is_served() {
