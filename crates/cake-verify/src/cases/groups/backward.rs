@@ -3,9 +3,9 @@
 use cake_core::{Arch, DeviceInfo, Dtype, Shape};
 use cake_rmsnorm::{BackwardSpec, RmsNormBackward};
 
-use super::{APART, EXPANDED, Group, Profile, SOME_WIDTHS, window_edges, word};
+use super::{APART, EXPANDED, Group, Profile, SEVEN, SOME_WIDTHS, Tensor, affordable_rows, window_edges, word};
 use crate::cases::layout::Layout;
-use crate::cases::shapes::{ANY, NARROW, ROWS, TUNED, UNTUNED, WIDE};
+use crate::cases::shapes::{ANY, NARROW, TUNED, UNTUNED, WIDE};
 use crate::cases::values::{Values, Weights};
 use crate::cases::{ALIGNED, BackwardCase, Case, CombineCase, Form, Layouts};
 
@@ -88,9 +88,8 @@ fn of_form(rows: u64, width: u32, form: Form) -> BackwardCase {
 }
 
 fn rows(width: u32, profile: Profile) -> Vec<BackwardCase> {
-    let affordable = |rows: &u64| profile == Profile::Full || rows * u64::from(width) <= 1 << 19;
     let of_rows = |rows| Form::COMMON.map(|form| of_form(rows, width, form));
-    ROWS.into_iter().filter(affordable).flat_map(of_rows).collect()
+    affordable_rows(width, profile).flat_map(of_rows).collect()
 }
 
 fn any_rows(profile: Profile) -> Vec<BackwardCase> {
@@ -244,12 +243,6 @@ fn of_eps() -> Vec<BackwardCase> {
     cases
 }
 
-struct Tensor {
-    name: &'static str,
-    set: fn(&mut Layouts, Layout),
-    input: bool,
-}
-
 const TENSORS: [Tensor; 8] = [
     Tensor { name: "x", set: |layouts, layout| layouts.x = layout, input: true },
     Tensor { name: "dy", set: |layouts, layout| layouts.dy = layout, input: true },
@@ -285,15 +278,6 @@ fn of_layouts(tensor: Tensor, profile: Profile) -> Vec<BackwardCase> {
 }
 
 fn pairs() -> Vec<BackwardCase> {
-    const SEVEN: [Layout; 7] = [
-        Layout::Contiguous,
-        Layout::Offset(1),
-        Layout::Gap(8),
-        Layout::Pitch(3),
-        Layout::Every(2),
-        Layout::Transposed,
-        Layout::Swapped,
-    ];
     let mut cases = Vec::new();
     for width in [64, 100, 512, 4096] {
         for inner in SEVEN {
