@@ -9,7 +9,7 @@
 //! | `rstd` | `(D + 7) / 2 + 2` roundings of relative size `u` | see [`rstd`] |
 //! | `y`    | the nearest bf16 of anything within 3 more roundings | see [`y`] |
 //! | `dx`   | the nearest bf16 of anything within the errors of its steps | see [`BackwardRow`] |
-//! | `dw`   | `k + 9 + L` roundings of the sum of the terms' sizes, then one to its type | see [`dw`] |
+//! | `dw`   | `k + 9 + L` roundings of the sum of the terms' sizes, then one to its type | see [`dw`], [`combined`] |
 //!
 //! The bounds are intervals, computed in MPFR from the exact values: where a step may overflow or underflow, an end of
 //! the interval does, and where an end of the interval is no number, NaN is allowed; where both are none, it is asked
@@ -299,6 +299,14 @@ pub fn dw<'a>(exact: &Float, accumulate: bool, terms: impl Iterator<Item = Term<
         false if may_overflow([sum.size, last.most()]) => Allowed::ANYTHING,
         false => Allowed::around(exact, last.off, format),
     }
+}
+
+/// `dw` of shards: `exact` is the exact sum of so many, `sizes` that of their sizes. `ceil(log2(shards))` additions, 1 more
+/// where it is added to what was there, then 1 to the type of `dw`.
+pub fn combined(exact: &Float, sizes: f64, shards: usize, accumulate: bool, format: Format) -> Allowed {
+    let root = Rounded { size: exact.to_f64().abs(), off: roundings(shards.next_power_of_two().ilog2()) * sizes };
+    let last = if accumulate { root.rounded(1) } else { root };
+    Allowed::around(exact, last.off, format)
 }
 
 /// The size of an exact number, and how far a computed one may be from it.

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use cake_core::{Arch, DeviceInfo, Dtype, Kernel, Op, Shape};
+use cake_core::{Arch, DeviceInfo, Dtype, Kernel, Op, Program, Shape};
 use cake_kernels::Forms;
-use cake_kernels::rmsnorm::{BACKWARD, BackwardParams, FORWARD, ForwardParams, RowTensor};
-use cake_rmsnorm::{BackwardSpec, RmsNormBackward, RmsNormForward, Spec};
-use cake_verify::cases::Form;
+use cake_kernels::rmsnorm::{BACKWARD, BackwardParams, FORWARD, ForwardParams, JOIN, RowTensor};
+use cake_rmsnorm::{BackwardSpec, CombineDw, CombineSpec, RmsNormBackward, RmsNormForward, Spec};
 use cake_verify::cases::groups::{self, Profile};
 use cake_verify::cases::shapes::TUNED;
+use cake_verify::cases::{CombineCase, Form};
 
 /// Programs that no route names, each with the reason why it is kept all the same.
 const UNROUTED: &[(&str, &str)] = &[
@@ -46,6 +46,14 @@ fn backward(width: u32) -> impl Iterator<Item = BackwardSpec> {
     })
 }
 
+/// What has no form and no choice of programs.
+const JOINS: CombineSpec = CombineSpec { width: 1000, dw: Dtype::F32, accumulate: false };
+
+/// Everything that was compiled.
+fn programs() -> impl Iterator<Item = &'static Program> {
+    FORWARD.iter().chain(BACKWARD).flat_map(|forms| [&forms.plain, &forms.residual]).chain([&JOIN])
+}
+
 /// Widths that kernels have, and some that they have not.
 fn widths(all: &[&'static Forms]) -> BTreeSet<u32> {
     let of_kernels = all.iter().flat_map(|forms| forms.kernels()).filter_map(|kernel| kernel.width);
@@ -69,8 +77,9 @@ fn routed<O: Op>(specs: impl Iterator<Item = O::Spec>) -> BTreeSet<String> {
 fn every_kernel_has_a_route_or_a_reason() {
     let mut routed = routed::<RmsNormForward>(widths(FORWARD).into_iter().flat_map(forward));
     routed.extend(self::routed::<RmsNormBackward>(widths(BACKWARD).into_iter().flat_map(backward)));
+    routed.extend(self::routed::<CombineDw>([JOINS].into_iter()));
     let (mut unrouted, mut needless) = (Vec::new(), Vec::new());
-    for program in FORWARD.iter().chain(BACKWARD).flat_map(|forms| [&forms.plain, &forms.residual]) {
+    for program in programs() {
         let excused = UNROUTED.iter().any(|(name, _)| *name == program.to_string());
         for kernel in program.all().map(Kernel::to_string) {
             match (routed.contains(&kernel), excused) {
@@ -99,8 +108,10 @@ fn every_kernel_has_a_case() {
     for arch in Arch::ALL {
         names.extend(tried::<RmsNormForward>(arch, groups::specs(Profile::Quick, arch)));
         names.extend(tried::<RmsNormBackward>(arch, groups::backward::specs(Profile::Quick, arch)));
+        let joins = groups::backward::combine().cases.iter().map(CombineCase::spec).collect();
+        names.extend(tried::<CombineDw>(arch, joins));
     }
-    for kernel in FORWARD.iter().chain(BACKWARD).flat_map(|forms| forms.kernels()) {
+    for kernel in programs().flat_map(Program::all) {
         assert!(names.contains(&kernel.to_string()), "{kernel}: no case of the quick profile reaches it");
     }
 }
@@ -153,6 +164,24 @@ fn every_backward_call_has_a_route() {
         ..BackwardParams::default()
     };
     every_call_has_a_route::<RmsNormBackward>(&specs, params);
+}
+
+/// A caller allocates for the most rows it has.
+#[test]
+fn a_workspace_for_many_rows_serves_fewer() {
+    let device = DeviceInfo::typical(Arch::Sm90);
+    for width in TUNED.into_iter().chain([1, 1000, 20_000]) {
+        for spec in backward(width) {
+            for program in RmsNormBackward::programs(&spec, device.arch) {
+                let (mut most, mut at) = (0, 0);
+                for rows in (1..5000).chain((5000..300_000).step_by(997)) {
+                    let bytes = RmsNormBackward::workspace_bytes(&spec, program, rows, &device);
+                    assert!(most <= bytes, "{spec:?} {program}: {most} bytes for {at} rows, {bytes} for {rows}");
+                    (most, at) = (bytes, rows);
+                }
+            }
+        }
+    }
 }
 
 /// Where no other tables exist, a width without tuned programs and an unaligned layout still have one.

@@ -55,6 +55,7 @@ host_tests! {
     backward_widths: "backward/widths/";
     backward_outputs: "backward/outputs";
     backward_any_order: "backward/any_order";
+    backward_combine: "backward/combine";
     backward_max_sms: "backward/max_sms";
     backward_no_rows: "backward/no_rows";
     backward_many_rows: "backward/many_rows";

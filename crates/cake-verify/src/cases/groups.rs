@@ -93,9 +93,12 @@ pub fn all(profile: Profile, device: Option<&DeviceInfo>) -> Vec<Group> {
 }
 
 fn rows(width: u32, profile: Profile) -> Vec<Case> {
-    let affordable = |rows: &u64| profile == Profile::Full || rows * u64::from(width) <= 1 << 19;
-    let of_form = |form| ROWS.into_iter().filter(affordable).map(move |rows| Case::new(rows, width).form(form));
-    Form::COMMON.into_iter().flat_map(of_form).collect()
+    let of_rows = |rows| Form::COMMON.map(|form| Case::new(rows, width).form(form));
+    affordable_rows(width, profile).flat_map(of_rows).collect()
+}
+
+fn affordable_rows(width: u32, profile: Profile) -> impl Iterator<Item = u64> {
+    ROWS.into_iter().filter(move |rows| profile == Profile::Full || rows * u64::from(width) <= 1 << 19)
 }
 
 /// Numbers of rows on both sides of each edge between two routes, and one far into the last. Large ones are tried by
@@ -186,6 +189,17 @@ const APART: [Layout; 17] = [
 /// Layouts of inputs only.
 const EXPANDED: [Layout; 3] = [Layout::OneRow, Layout::OneOuter, Layout::OneColumn];
 
+/// Layouts that are tried in pairs.
+const SEVEN: [Layout; 7] = [
+    Layout::Contiguous,
+    Layout::Offset(1),
+    Layout::Gap(8),
+    Layout::Pitch(3),
+    Layout::Every(2),
+    Layout::Transposed,
+    Layout::Swapped,
+];
+
 struct Tensor {
     name: &'static str,
     set: fn(&mut Layouts, Layout),
@@ -231,15 +245,6 @@ fn of_layouts(tensor: Tensor, profile: Profile) -> Vec<Case> {
 }
 
 fn pairs() -> Vec<Case> {
-    const SEVEN: [Layout; 7] = [
-        Layout::Contiguous,
-        Layout::Offset(1),
-        Layout::Gap(8),
-        Layout::Pitch(3),
-        Layout::Every(2),
-        Layout::Transposed,
-        Layout::Swapped,
-    ];
     let mut cases = Vec::new();
     for width in [64, 100, 512, 4096] {
         for inner in SEVEN {

@@ -7,7 +7,7 @@ pub mod shapes;
 pub mod values;
 
 use cake_core::{Dtype, Shape};
-use cake_rmsnorm::{BackwardSpec, Spec};
+use cake_rmsnorm::{BackwardSpec, CombineSpec, Spec};
 use std::fmt;
 
 use layout::Layout;
@@ -162,6 +162,37 @@ impl Case {
     /// Elements of an activation.
     pub fn elements(&self) -> u64 {
         self.rows() * u64::from(self.spec.width)
+    }
+}
+
+/// A call that joins the weight gradients of row shards.
+#[derive(Clone, Debug)]
+pub struct CombineCase {
+    /// Its rows are the shards, its layouts `x`, which is theirs, and `dw`; nothing else of it counts but the width.
+    pub norm: Case,
+    /// Dtype of `dw`.
+    pub dw: Dtype,
+    /// Whether `dw` is added to.
+    pub accumulate: bool,
+}
+
+impl CombineCase {
+    /// What the plan fixes.
+    pub fn spec(&self) -> CombineSpec {
+        CombineSpec { width: self.norm.spec.width, dw: self.dw, accumulate: self.accumulate }
+    }
+}
+
+impl fmt::Display for CombineCase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (shards, width, layouts) = (self.norm.rows(), self.norm.spec.width, self.norm.layouts);
+        write!(f, "combine {shards} shards h{width} dw{}{}", if self.accumulate { "+=" } else { "=" }, self.dw)?;
+        for (name, layout) in [("shards", layouts.x), ("dw", layouts.dw)] {
+            if layout != Layout::Contiguous {
+                write!(f, " {name}:{layout:?}")?;
+            }
+        }
+        Ok(())
     }
 }
 

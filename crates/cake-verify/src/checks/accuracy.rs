@@ -4,10 +4,11 @@ use cake_core::Dtype;
 use rug::Float;
 
 use crate::bounds::{self, Allowed, BackwardRow, Rstd, Term};
-use crate::cases::{BackwardCase, Case};
+use crate::cases::{BackwardCase, Case, CombineCase};
 use crate::engine::compare::{shown, value};
 use crate::engine::expected::Expected;
 use crate::engine::setup::{Outputs, Setup};
+use crate::engine::shards::Shards;
 use crate::engine::subject::Subject;
 use crate::reference::number::{self, Format, PRECISION, ulps};
 use crate::reference::rmsnorm::{self, Weight};
@@ -91,6 +92,22 @@ impl Accuracy for BackwardCase {
             });
             let allowed = bounds::dw(&exact, case.accumulate, terms, format(dtype));
             judge.output(tally, "dw", column, dtype, allowed, &exact);
+        }
+        judge.finish(tally);
+    }
+}
+
+impl Accuracy for CombineCase {
+    fn accuracy(tally: &mut Tally, setup: &Setup<CombineCase>, outputs: &Outputs, elements: usize) {
+        let (case, Shards { shards, old, .. }) = (&setup.case, &setup.expected);
+        let mut judge = Judge { setup, outputs, row: 0, ordinary: true, bad: 0, first: None };
+        for column in some_columns(case.norm.spec.width as usize, (elements / shards.len().max(1)).max(1)) {
+            let terms = shards.iter().map(|shard| number::f32(shard[column]));
+            let old = old.as_ref().map_or_else(|| Float::new(PRECISION), |old| number::f32(old[column]));
+            let exact = terms.clone().fold(old, |sum, term| sum + term);
+            let sizes = terms.map(|term| term.to_f64().abs()).sum();
+            let allowed = bounds::combined(&exact, sizes, shards.len(), case.accumulate, format(case.dw));
+            judge.output(tally, "dw", column, case.dw, allowed, &exact);
         }
         judge.finish(tally);
     }

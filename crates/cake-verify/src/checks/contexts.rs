@@ -2,7 +2,7 @@
 //! the one that is used.
 
 use super::{Context, Task};
-use crate::cases::Case;
+use crate::cases::{BackwardCase, Case};
 use crate::engine::call::Arguments;
 use crate::engine::driver::{Current, current_context};
 use crate::engine::setup::Setup;
@@ -49,6 +49,10 @@ fn calls(context: &Context) -> Result<(), String> {
     unchanged("warm_up")?;
     setup.run(&plan).map_err(text)?;
     unchanged("a call")?;
+    let case = BackwardCase::of(Case { rstd: false, ..setup.case.clone() });
+    let backward = Setup::new(&case, &context.target, context.seed).map_err(text)?;
+    backward.run(&context.target.plan(&case.spec()).map_err(text)?).map_err(text)?;
+    unchanged("a call with a workspace")?;
     let mut bad = setup.call();
     bad.eps = -1.0;
     if bad.run(&plan, &setup.lane).is_ok() {

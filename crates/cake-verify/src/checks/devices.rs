@@ -1,12 +1,13 @@
 //! Two GPUs in one process: each call works on its own device whatever is current, and mixed arguments are refused.
 
-use cake_core::{Device, Error, Place};
+use cake_core::{Device, Error, Place, Plan};
 
 use super::{Context, Task};
-use crate::cases::{Case, Form};
+use crate::cases::{BackwardCase, Case, Form};
 use crate::engine::call::Arguments;
 use crate::engine::driver::{Current, current_context};
 use crate::engine::setup::Setup;
+use crate::engine::subject::Subject;
 use crate::engine::target::Target;
 use crate::report::Tally;
 
@@ -38,21 +39,8 @@ fn interleave(context: &Context, other: Device) -> Result<(), String> {
     let before = current_context(&first)?;
     let case = Case::new(33, 6144).form(Form::COMMON[1]);
     let targets = [Target::Cuda(first), Target::Cuda(other)];
-    let setups = targets.iter().map(|target| Setup::new(&case, target, context.seed).map_err(text));
-    let setups: Vec<Setup> = setups.collect::<Result<_, _>>()?;
-    let plans = targets.iter().map(|target| target.plan(&case.spec).map_err(text)).collect::<Result<Vec<_>, _>>()?;
-    for _ in 0..3 {
-        for (setup, plan) in setups.iter().zip(&plans) {
-            setup.reset().map_err(text)?;
-            setup.queue(plan).map_err(text)?;
-        }
-        for setup in &setups {
-            setup.lane.synchronize().map_err(text)?;
-            if let Some(difference) = setup.differences(setup.outputs().map_err(text)?).first() {
-                return Err(difference.to_string());
-            }
-        }
-    }
+    take_turns(&BackwardCase::of(Case { rstd: false, ..case.clone() }), &targets, context.seed)?;
+    let (setups, plans) = take_turns(&case, &targets, context.seed)?;
     // Tensors of one device, a plan or a stream of the other; then one tensor of the other among the rest.
     let place = targets[0].place();
     match setups[1].call().run(&plans[0], &setups[0].lane) {
@@ -73,6 +61,26 @@ fn interleave(context: &Context, other: Device) -> Result<(), String> {
         true => Ok(()),
         false => Err("another context is current after the calls".into()),
     }
+}
+
+/// A call on each device in turns; its setups and plans.
+#[allow(clippy::type_complexity)] // setups and plans
+fn take_turns<C: Subject>(
+    case: &C,
+    targets: &[Target],
+    seed: u64,
+) -> Result<(Vec<Setup<C>>, Vec<Plan<C::Op>>), String> {
+    let setups = targets.iter().map(|target| Setup::new(case, target, seed).map_err(text));
+    let setups: Vec<Setup<C>> = setups.collect::<Result<_, _>>()?;
+    let plans = targets.iter().map(|target| target.plan(&case.spec()).map_err(text)).collect::<Result<Vec<_>, _>>()?;
+    for _ in 0..3 {
+        for (setup, plan) in setups.iter().zip(&plans) {
+            setup.reset().map_err(text)?;
+            setup.queue(plan).map_err(text)?;
+        }
+        setups.iter().try_for_each(Setup::expect_canonical)?;
+    }
+    Ok((setups, plans))
 }
 
 fn text(error: Error) -> String {

@@ -154,6 +154,7 @@ impl std::fmt::Debug for Task {
 pub fn tasks(profile: Profile, device: Option<&DeviceInfo>) -> Vec<Task> {
     let mut tasks: Vec<Task> = groups::all(profile, device).into_iter().map(matrix::task).collect();
     tasks.extend(groups::backward::all(profile, device).into_iter().map(matrix::task));
+    tasks.push(matrix::task(groups::backward::combine()));
     tasks.extend(independence::tasks());
     tasks.extend(repeats::tasks());
     tasks.extend(arguments::tasks());

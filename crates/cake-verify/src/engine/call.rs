@@ -1,7 +1,7 @@
 //! Calls as a caller would describe them.
 
 use cake_core::{Op, Plan, Result, Shape};
-use cake_rmsnorm::{Backward, Forward, RmsNormBackward, RmsNormForward};
+use cake_rmsnorm::{Backward, Combine, CombineDw, Forward, RmsNormBackward, RmsNormForward};
 
 use super::memory::{Argument, Space};
 use super::target::Lane;
@@ -108,5 +108,21 @@ impl Arguments for BackwardCall<'_> {
     fn lend<R>(&self, lane: &Lane, act: impl FnOnce(Backward<'_>) -> Result<R>) -> Result<R> {
         let mut workspace = self.workspace.as_ref().map(|space| space.lend(lane)).transpose()?;
         act(Backward { workspace: workspace.as_mut(), ..self.views()? })
+    }
+}
+
+/// A call that joins weight gradients.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)] // named as the arguments
+pub struct CombineCall<'m> {
+    pub shards: Argument<'m>,
+    pub dw: Argument<'m>,
+}
+
+impl Arguments for CombineCall<'_> {
+    type Op = CombineDw;
+
+    fn lend<R>(&self, _: &Lane, act: impl FnOnce(Combine<'_>) -> Result<R>) -> Result<R> {
+        act(Combine { shards: self.shards.view()?, dw: self.dw.view_mut()? })
     }
 }

@@ -40,10 +40,8 @@ impl Gradients {
         let rstd = case.norm.rstd.then_some(layouts.rstd);
         let shown = [Some(layouts.x), Some(layouts.dy), case.dh().then_some(layouts.dh), rstd];
         let rows = Expected::gather(&case.norm, seed, shown, |keys, weight| distinct_row(case, seed, keys, weight));
-        let old = case.accumulate.then(|| {
-            let mut random = Random::new(seed, &[OLD]);
-            (0..case.norm.spec.width).map(|_| stored(case, random.normal())).collect()
-        });
+        let dtype = case.dw.unwrap_or(Dtype::F32);
+        let old = case.accumulate.then(|| random_weight_gradient(seed, case.norm.spec.width, dtype));
         Gradients { rows, old, dw: None }.computed(case)
     }
 
@@ -55,6 +53,7 @@ impl Gradients {
     /// With the canonical `dw`.
     fn computed(self, case: &BackwardCase) -> Gradients {
         let rows = &self.rows;
+        let dtype = case.dw.unwrap_or(Dtype::F32);
         let of_column = |column: usize| {
             let term = |t: usize| {
                 let GradientRow { x, dy, rstd, .. } = rows.row(t);
@@ -63,7 +62,7 @@ impl Gradients {
             };
             let root = plain::row_tree(rows.of_row.len(), term);
             let old = self.old.as_ref().map(|old| f32::from_bits(old[column]));
-            stored(case, rms::accumulate(old, root))
+            stored(dtype, rms::accumulate(old, root))
         };
         let dw = case.dw.map(|_| (0..case.norm.spec.width as usize).into_par_iter().map(of_column).collect());
         Gradients { dw, ..self }
@@ -75,12 +74,18 @@ const DY: u64 = 1 << 60;
 const DH: u64 = 2 << 60;
 const OLD: u64 = 3 << 60;
 
-/// A number as `dw` stores it, as f32 bits.
-fn stored(case: &BackwardCase, value: f32) -> u32 {
-    match case.dw {
-        Some(Dtype::Bf16) => <bf16 as Element>::from_f32(value).to_f32().to_bits(),
+/// A number as a `dw` of some dtype stores it, as f32 bits.
+pub(super) fn stored(dtype: Dtype, value: f32) -> u32 {
+    match dtype {
+        Dtype::Bf16 => <bf16 as Element>::from_f32(value).to_f32().to_bits(),
         _ => value.to_bits(),
     }
+}
+
+/// What a `dw` that is added to holds before.
+pub(super) fn random_weight_gradient(seed: u64, width: u32, dtype: Dtype) -> Vec<u32> {
+    let mut random = Random::new(seed, &[OLD]);
+    (0..width).map(|_| stored(dtype, random.normal())).collect()
 }
 
 fn distinct_row(

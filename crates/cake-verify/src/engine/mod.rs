@@ -8,5 +8,6 @@ pub mod gradients;
 pub mod image;
 pub mod memory;
 pub mod setup;
+pub mod shards;
 pub mod subject;
 pub mod target;

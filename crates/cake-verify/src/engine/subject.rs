@@ -163,15 +163,8 @@ impl Subject for BackwardCase {
             drafts.push(Draft::input("rstd", for_each_row(norm), |row| &rstd[rows.of_row[row] as usize]));
         }
         if let (Some(dtype), Some(dw)) = (self.dw, &e.dw) {
-            let tensor = Tensor::rows(dtype, layouts.dw.place(&[], norm.spec.width.into()));
-            let after = weight_halfwords(dw, dtype);
-            drafts.push(match &e.old {
-                None => Draft::output("dw", tensor, |_| &after),
-                Some(old) => {
-                    let old = weight_halfwords(old, dtype);
-                    Draft::input("dw", tensor, |_| &old).overwritten("dw", |_| &after)
-                }
-            });
+            let content = |bits: &Vec<u32>| weight_halfwords(bits, dtype);
+            drafts.push(weight_gradient(norm, dtype, e.old.as_ref().map(content), &content(dw)));
         }
         drafts
     }
@@ -216,4 +209,13 @@ fn weight<R>(case: &Case, expected: &Expected<R>) -> Option<Draft> {
     let content = weight_halfwords(bits, dtype);
     let tensor = Tensor::rows(dtype, case.layouts.weight.place(&[], case.spec.width.into()));
     Some(Draft::input("weight", tensor, |_| &content))
+}
+
+/// `dw`: an output, or if it holds something before, an input that is overwritten.
+pub(super) fn weight_gradient(case: &Case, dtype: Dtype, old: Option<Vec<u16>>, after: &[u16]) -> Draft {
+    let tensor = Tensor::rows(dtype, case.layouts.dw.place(&[], case.spec.width.into()));
+    match old {
+        None => Draft::output("dw", tensor, |_| after),
+        Some(old) => Draft::input("dw", tensor, |_| &old).overwritten("dw", |_| after),
+    }
 }

@@ -3,11 +3,11 @@
 use cake_core::{Arch, DeviceInfo, Dtype, Shape};
 use cake_rmsnorm::{BackwardSpec, RmsNormBackward};
 
-use super::{APART, EXPANDED, Group, Profile, SOME_WIDTHS, window_edges, word};
+use super::{APART, EXPANDED, Group, Profile, SEVEN, SOME_WIDTHS, Tensor, affordable_rows, window_edges, word};
 use crate::cases::layout::Layout;
-use crate::cases::shapes::{ANY, NARROW, ROWS, TUNED, UNTUNED, WIDE};
+use crate::cases::shapes::{ANY, NARROW, TUNED, UNTUNED, WIDE};
 use crate::cases::values::{Values, Weights};
-use crate::cases::{ALIGNED, BackwardCase, Case, Form, Layouts};
+use crate::cases::{ALIGNED, BackwardCase, Case, CombineCase, Form, Layouts};
 
 /// Every group. `device` adds the edges of the row windows that its routes have.
 pub fn all(profile: Profile, device: Option<&DeviceInfo>) -> Vec<Group<BackwardCase>> {
@@ -50,6 +50,27 @@ pub fn all(profile: Profile, device: Option<&DeviceInfo>) -> Vec<Group<BackwardC
     groups
 }
 
+/// Joining the weight gradients of shards.
+pub fn combine() -> Group<CombineCase> {
+    let mut cases = Vec::new();
+    for width in [1, 7, 128, 257, 1000, 6144, 16384] {
+        for (i, shards) in [0, 1, 2, 3, 7, 8, 9, 64, 65].into_iter().enumerate() {
+            for (_, dw, accumulate) in OUTPUTS {
+                let Some(dw) = dw else { continue };
+                let norm = Case::new(shards, width);
+                cases.push(CombineCase { norm: norm.clone(), dw, accumulate });
+                let layouts = Layouts::all(APART[(i + width as usize) % APART.len()]);
+                cases.push(CombineCase { norm: Case { layouts, ..norm }, dw, accumulate });
+            }
+        }
+    }
+    for shards in [1000, 4097] {
+        cases.push(CombineCase { norm: Case::new(shards, 100), dw: Dtype::F32, accumulate: false });
+    }
+    let why = "sums of shards are joined in another order than the rows of one call";
+    Group { name: "backward/combine".into(), why, cases, forced: true }
+}
+
 /// The specifications that the cases use on an architecture, for tests that ask whether each kernel has a case.
 pub fn specs(profile: Profile, arch: Arch) -> Vec<BackwardSpec> {
     let mut specs: Vec<BackwardSpec> = Vec::new();
@@ -67,9 +88,8 @@ fn of_form(rows: u64, width: u32, form: Form) -> BackwardCase {
 }
 
 fn rows(width: u32, profile: Profile) -> Vec<BackwardCase> {
-    let affordable = |rows: &u64| profile == Profile::Full || rows * u64::from(width) <= 1 << 19;
     let of_rows = |rows| Form::COMMON.map(|form| of_form(rows, width, form));
-    ROWS.into_iter().filter(affordable).flat_map(of_rows).collect()
+    affordable_rows(width, profile).flat_map(of_rows).collect()
 }
 
 fn any_rows(profile: Profile) -> Vec<BackwardCase> {
@@ -166,14 +186,22 @@ fn many_rows() -> Vec<BackwardCase> {
     cases
 }
 
-/// As for the forward; the windows are those of a call with both gradients. Then so many rows that each CTA has several
-/// chunks, and that no thread of `split` could hold the sums of a column.
+/// As for the forward, of each table. Then so many rows that each CTA has several chunks, and that no thread of `split`
+/// could hold the sums of a column.
 fn windows(width: u32, device: &DeviceInfo) -> Vec<BackwardCase> {
     let mut cases = Vec::new();
+    let mut edges = |case: BackwardCase, in_place| {
+        let shape = Shape { rows: 1, in_place, ..ALIGNED };
+        for rows in window_edges::<RmsNormBackward>(&case.spec(), device, shape) {
+            cases.push(BackwardCase { norm: Case { lead: vec![rows], ..case.norm.clone() }, ..case.clone() });
+        }
+    };
     for form in Form::COMMON {
-        let spec = of_form(1, width, form).spec();
-        let rows = window_edges::<RmsNormBackward>(&spec, device, Shape { rows: 1, ..ALIGNED });
-        cases.extend(rows.map(|rows| of_form(rows, width, form)));
+        let case = of_form(1, width, form);
+        edges(BackwardCase { dw: None, ..case.clone() }, false);
+        edges(BackwardCase { norm: Case { rstd: false, ..case.norm.clone() }, ..case.clone() }, false);
+        edges(BackwardCase { dx_over_dy: true, ..case.clone() }, true);
+        edges(case, false);
     }
     let many = BackwardCase::new(u64::from(device.sms) * 124 + 19, width);
     cases.extend([BackwardCase { dw: None, ..many.clone() }, many]);
@@ -215,12 +243,6 @@ fn of_eps() -> Vec<BackwardCase> {
     cases
 }
 
-struct Tensor {
-    name: &'static str,
-    set: fn(&mut Layouts, Layout),
-    input: bool,
-}
-
 const TENSORS: [Tensor; 8] = [
     Tensor { name: "x", set: |layouts, layout| layouts.x = layout, input: true },
     Tensor { name: "dy", set: |layouts, layout| layouts.dy = layout, input: true },
@@ -256,15 +278,6 @@ fn of_layouts(tensor: Tensor, profile: Profile) -> Vec<BackwardCase> {
 }
 
 fn pairs() -> Vec<BackwardCase> {
-    const SEVEN: [Layout; 7] = [
-        Layout::Contiguous,
-        Layout::Offset(1),
-        Layout::Gap(8),
-        Layout::Pitch(3),
-        Layout::Every(2),
-        Layout::Transposed,
-        Layout::Swapped,
-    ];
     let mut cases = Vec::new();
     for width in [64, 100, 512, 4096] {
         for inner in SEVEN {

@@ -3,11 +3,12 @@
 mod accepted;
 mod backward;
 mod changes;
+mod combine;
 mod refusals;
 mod workspaces;
 
 use cake_core::{Dtype, Error, Op, Place, Plan};
-use cake_rmsnorm::{BackwardSpec, ForwardPlan, RmsNormBackward, RmsNormForward, Spec};
+use cake_rmsnorm::{BackwardSpec, CombineDw, CombineSpec, ForwardPlan, RmsNormBackward, RmsNormForward, Spec};
 
 use super::{Context, Task};
 use crate::cases::{BackwardCase, Case, Form};
@@ -34,10 +35,11 @@ struct Refusal<C: Subject> {
 /// A task for each kind of fault, and one for what must not be refused.
 pub fn tasks() -> impl Iterator<Item = Task> {
     let forward = refusals::KINDS.iter().map(|(kind, refusals)| refused(format!("arguments/{kind}"), refusals));
-    let backward = [refused("arguments/backward".into(), backward::REFUSALS)];
+    let backward = refused("arguments/backward".into(), backward::REFUSALS);
+    let combine = refused("arguments/combine".into(), combine::REFUSALS);
     let accepted = Task::new("arguments/accepted", "slices that touch no common byte are refused", accepted::judge);
     let plans = Task::new("arguments/plans", "a plan is made that no program serves", judge_plans);
-    forward.chain(backward).chain([accepted, plans, workspaces::task()])
+    forward.chain([backward, combine, accepted, plans, workspaces::task()])
 }
 
 fn refused<C: Subject>(name: String, refusals: &'static [Refusal<C>]) -> Task {
@@ -149,6 +151,14 @@ fn judge_plans(context: &Context) -> Tally {
     ];
     for (what, spec, expected) in specs {
         tally.judge_result(CHECK, what, not_made(target.plan::<RmsNormBackward>(&spec), expected));
+    }
+    let join = CombineSpec { width: 64, dw: Dtype::F32, accumulate: false };
+    let specs = [
+        ("joins of width 0", CombineSpec { width: 0, ..join }, ("Size", "width")),
+        ("joins into f16", CombineSpec { dw: Dtype::F16, ..join }, ("Dtype", "dw")),
+    ];
+    for (what, spec, expected) in specs {
+        tally.judge_result(CHECK, what, not_made(target.plan::<CombineDw>(&spec), expected));
     }
     if let Target::Cuda(device) = target {
         let unknown = ForwardPlan::forced(device, good_spec, "rmsnorm_fwd_h63_row");
