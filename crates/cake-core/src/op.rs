@@ -69,6 +69,10 @@ pub unsafe trait Op: Send + Sync + 'static {
     fn workspace_bytes(_spec: &Self::Spec, _program: &Program, _rows: u32, _device: &DeviceInfo) -> u64 {
         0
     }
+    /// Bytes of workspace that serve every number of rows up to `rows`.
+    fn workspace_for_up_to(spec: &Self::Spec, program: &Program, rows: u32, device: &DeviceInfo) -> u64 {
+        Self::workspace_bytes(spec, program, rows, device)
+    }
     /// The workspace among the arguments.
     fn workspace<'b>(_args: &'b mut Self::Args<'_>) -> Option<&'b mut Workspace> {
         None

@@ -92,7 +92,7 @@ impl<O: Op> Plan<O> {
     pub fn workspace_bytes(&self, rows: u32) -> u64 {
         let Some(device) = &self.device else { return 0 };
         let info = device.info();
-        let needed = |program| O::workspace_bytes(&self.spec, program, rows, info);
+        let needed = |program| O::workspace_for_up_to(&self.spec, program, rows, info);
         if let Some(program) = self.forced {
             return needed(program);
         }

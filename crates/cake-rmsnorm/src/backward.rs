@@ -110,6 +110,7 @@ unsafe impl Op for RmsNormBackward {
         let join = 16 * kernel.threads(); // what joining the chunks' sums takes
         match kernel.schedule {
             "scan" => join.max(rmsnorm::scan_shared_bytes(kernel, spec.norm.width)),
+            "split" if spec.dw.is_none() => 0,
             "split" => 2 * join * split_levels(kernel, params).max(1),
             _ => {
                 let levels = params.map_or(31, |params| params.shared_levels);
@@ -159,6 +160,12 @@ unsafe impl Op for RmsNormBackward {
             return 0;
         }
         Chunks::new(spec, kernel, rows, device).workspace
+    }
+
+    fn workspace_for_up_to(spec: &BackwardSpec, program: &Program, rows: u32, device: &DeviceInfo) -> u64 {
+        let kernel = &program.kernels(spec.norm.weight)[0];
+        let edges = Chunks::edges(spec, kernel, rows, device);
+        edges.map(|rows| Self::workspace_bytes(spec, program, rows, device)).max().unwrap_or(0)
     }
 
     fn workspace<'b>(args: &'b mut Backward<'_>) -> Option<&'b mut Workspace> {

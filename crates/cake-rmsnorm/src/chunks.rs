@@ -25,12 +25,25 @@ pub(crate) struct Chunks {
 }
 
 impl Chunks {
+    /// The numbers of rows up to `rows` at which the size of a chunk may change: where the busiest CTA gets one more, or
+    /// chunks become too many. Between
+    /// two of them a call needs the more workspace the more rows it has.
+    pub(crate) fn edges(
+        spec: &BackwardSpec,
+        kernel: &Kernel,
+        rows: u32,
+        device: &DeviceInfo,
+    ) -> impl Iterator<Item = u32> {
+        let (slots, least) = (slots(spec, kernel, device), LEAF_ROWS as u64 * u64::from(kernel.rows));
+        let counts = (slots..MOST).step_by(slots as usize).chain([MOST]);
+        let edges =
+            (0..32).flat_map(move |levels| counts.clone().map(move |count| (least << levels) * u64::from(count)));
+        edges.filter(move |&edge| edge < u64::from(rows)).map(|edge| edge as u32).chain([rows])
+    }
+
     /// For `rows` rows, by a kernel of the `walk` or `scan` schedule.
     pub(crate) fn new(spec: &BackwardSpec, kernel: &Kernel, rows: u32, device: &DeviceInfo) -> Chunks {
-        // With a limit on SMs a CTA may find one for itself, so that there can be only one for each.
-        let ctas_per_sm = if spec.max_sms.is_some() { 1 } else { kernel.min_ctas.max(1) };
-        let sms = spec.max_sms.map_or(device.sms, |most| most.min(device.sms));
-        let slots = sms * ctas_per_sm;
+        let slots = slots(spec, kernel, device);
         let fitting = shared_levels(spec, kernel, device);
 
         let least = LEAF_ROWS as u32 * kernel.rows;
@@ -57,6 +70,13 @@ impl Chunks {
         let workspace = Workspace::HEADER + sums * sum + u64::from(ctas) * waiting;
         Chunks { rows: size, count, ctas, shared_levels, workspace }
     }
+}
+
+/// CTAs that may run at once.
+fn slots(spec: &BackwardSpec, kernel: &Kernel, device: &DeviceInfo) -> u32 {
+    // With a limit on SMs a CTA may find one for itself, so that there can be only one for each.
+    let ctas_per_sm = if spec.max_sms.is_some() { 1 } else { kernel.min_ctas.max(1) };
+    spec.max_sms.map_or(device.sms, |most| most.min(device.sms)) * ctas_per_sm
 }
 
 /// Bytes of shared memory for a number of levels of the groups' trees, and what else the `walk` schedule keeps there.
