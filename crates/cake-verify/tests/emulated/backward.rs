@@ -118,6 +118,7 @@ fn judge(emulator: &Emulator, call: &Call) -> Result<usize, String> {
                 &strides,
             )
         };
+        // SAFETY: as above.
         let one = |name, dtype, address: u64, bytes: usize, len: usize| unsafe {
             TensorView::from_raw(name, Place::Host, address, bytes as u64, dtype, &[len as u64], &[1])
         };
@@ -130,6 +131,7 @@ fn judge(emulator: &Emulator, call: &Call) -> Result<usize, String> {
         };
         let tensor = |t: &[bf16], name| view(name, t.as_ptr(), t.len());
         let dy_view = if *in_place { view("dy", dx_address, rows * pitch) } else { tensor(&dy, "dy") };
+        // SAFETY: as above.
         let dx_view = spec.dx.then(|| unsafe {
             let address = dx_address.expose_provenance() as u64;
             TensorViewMut::from_raw(
@@ -142,6 +144,7 @@ fn judge(emulator: &Emulator, call: &Call) -> Result<usize, String> {
                 &strides,
             )
         });
+        // SAFETY: as above.
         let dw_view = spec.dw.map(|dtype| unsafe {
             let (address, bytes) = match dtype {
                 Dtype::F32 => (dw32_address.expose_provenance() as u64, 4 * width),
