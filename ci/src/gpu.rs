@@ -23,7 +23,10 @@ pub(crate) fn run() -> Result<()> {
     shell::run(small(&mut cargo("build --release --package cake-verify --bin cake-verify")))?;
     shell::run(small(&mut cargo("build --release --package cake-rmsnorm --example fit_text")))?;
     let archive = folder.join("tests.tar.zst");
-    let nextest = cargo("nextest archive --cargo-profile release --package cake-verify --zstd-level 19 --archive-file");
+    // The other tests need no GPU.
+    let nextest = cargo(
+        "nextest archive --cargo-profile release --package cake-verify --test device --zstd-level 19 --archive-file",
+    );
     shell::run(small({ nextest }.arg(archive)))?;
 
     let built =

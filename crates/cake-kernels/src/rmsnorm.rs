@@ -220,12 +220,16 @@ const fn walk(width: u32, group: u32, rows: u32, step: u32, min_ctas: u32) -> Ge
     Geometry { width: Some(width), schedule: "walk", knob: "", group, rows, step, min_ctas }
 }
 
+/// One program for each fusion; without a weight none of the `walk` schedule, which is there for `dw`.
 macro_rules! forms {
     ($pass:expr, $geometry:expr, $fusion:expr) => {
         Program {
             bf16: &[kernel($pass, $geometry, $fusion, Some(Dtype::Bf16))],
             f32: &[kernel($pass, $geometry, $fusion, Some(Dtype::F32))],
-            none: &[kernel($pass, $geometry, $fusion, None)],
+            none: match $geometry.schedule.as_bytes() {
+                b"walk" => &[],
+                _ => &[kernel($pass, $geometry, $fusion, None)],
+            },
         }
     };
 }

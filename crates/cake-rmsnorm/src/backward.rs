@@ -103,7 +103,10 @@ unsafe impl Op for RmsNormBackward {
     fn programs(spec: &BackwardSpec, arch: Arch) -> Vec<&'static Program> {
         let residual = spec.norm.residual && spec.dx;
         let forms = rmsnorm::BACKWARD.iter().map(|forms| if residual { &forms.residual } else { &forms.plain });
-        forms.filter(|program| serves(&program.bf16[0], spec.norm.width, arch)).collect()
+        let serve = |program: &&'static Program| {
+            serves(&program.bf16[0], spec.norm.width, arch) && !Self::kernels(spec, program).is_empty()
+        };
+        forms.filter(serve).collect()
     }
 
     fn shared_bytes(spec: &BackwardSpec, kernel: &Kernel, params: Option<&BackwardParams>) -> u32 {

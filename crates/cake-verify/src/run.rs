@@ -95,8 +95,22 @@ fn describe(target: &Target) -> String {
 /// Tasks side by side, then those that must be alone.
 fn judge(tasks: &[Task], context: &Context) -> Tally {
     let (alone, together): (Vec<&Task>, Vec<&Task>) = tasks.iter().partition(|task| task.alone);
-    let tally = together.into_par_iter().map(|task| task.run(context)).reduce(Tally::default, Tally::merge);
-    alone.into_iter().map(|task| task.run(context)).fold(tally, Tally::merge)
+    let tally = together.into_par_iter().map(|task| judge_one(task, context)).reduce(Tally::default, Tally::merge);
+    alone.into_iter().map(|task| judge_one(task, context)).fold(tally, Tally::merge)
+}
+
+/// Runs a task; into a log, where no bar can be shown, goes a line for each.
+fn judge_one(task: &Task, context: &Context) -> Tally {
+    let start = Instant::now();
+    let tally = task.run(context);
+    if !std::io::stderr().is_terminal() {
+        let (cases, failures, seconds) = (tally.cases(), tally.failures(), start.elapsed().as_secs_f64());
+        eprintln!("{:<32} {cases:>7} judgements, {failures} failures, {seconds:.1} s", task.name);
+        if failures > 0 {
+            eprintln!("{}", tally.messages());
+        }
+    }
+    tally
 }
 
 /// Shows how far the tasks are, where someone is looking.

@@ -43,8 +43,9 @@ pub fn forward(spec: &Spec, arch: Arch, vectors: bool) -> &'static RouteTable {
 /// gradients of few rows, but for `dw` it takes `dy` as unchanged and all SMs; `walk` does without. Both take `rstd` as given.
 pub fn backward(spec: &BackwardSpec, arch: Arch, shape: Shape) -> &'static RouteTable {
     let residual = spec.norm.residual && spec.dx;
-    let own =
-        backward::tables(arch).iter().find(|tables| shape.vectors && spec.rstd && tables.width == spec.norm.width);
+    // Without a weight there is no `walk`, so a limit on SMs is kept by the programs for any width.
+    let tuned = shape.vectors && spec.rstd && (spec.norm.weight.is_some() || spec.max_sms.is_none());
+    let own = backward::tables(arch).iter().find(|tables| tuned && tables.width == spec.norm.width);
     let Some(tables) = own else { return any::backward(spec.norm.width, residual) };
     let needs = if residual { &tables.residual } else { &tables.plain };
     if spec.max_sms.is_some() {
