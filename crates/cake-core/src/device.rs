@@ -134,7 +134,7 @@ pub(crate) struct LoadedImage {
 }
 
 impl LoadedImage {
-    pub(crate) fn function(&self, name: &str, shared: u32) -> Result<Function> {
+    pub(crate) fn function(&self, name: &str, shared: bool) -> Result<Function> {
         self.module.function(&self.device.make_current()?, name, shared, self.device.info().shared_per_cta)
     }
 }

@@ -175,7 +175,7 @@ impl<O: Op> Plan<O> {
         for program in O::programs(&self.spec, info.arch) {
             let mut kernels = Vec::new();
             for kernel in O::kernels(&self.spec, program) {
-                let shared = O::shared_bytes(&self.spec, kernel, None);
+                let shared = O::shared_bytes(&self.spec, kernel, None) > 0;
                 kernels.push((kernel, image.function(&kernel.to_string(), shared)?));
             }
             launches.push(Launch { program, kernels });

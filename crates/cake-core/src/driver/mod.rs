@@ -169,9 +169,9 @@ impl Module {
         Ok(Module(module))
     }
 
-    /// The entry point `name`, ready to be launched with up to `shared` bytes of dynamic shared memory, as far as a CTA may
-    /// have `shared_per_cta`.
-    pub(crate) fn function(&self, _: &Current, name: &str, shared: u32, shared_per_cta: u32) -> Result<Function> {
+    /// The entry point `name`. With `shared` it may be launched with all the dynamic shared memory that a CTA may have of
+    /// `shared_per_cta` bytes: plans share a function, and none may take from what another needs.
+    pub(crate) fn function(&self, _: &Current, name: &str, shared: bool, shared_per_cta: u32) -> Result<Function> {
         use sys::CUfunction_attribute as A;
         let name = CString::new(name).expect("symbols hold no NUL");
         let mut function = ptr::null_mut();
@@ -179,16 +179,16 @@ impl Module {
         check("cuModuleGetFunction", unsafe { sys::cuModuleGetFunction(&mut function, self.0, name.as_ptr()) })?;
         // SAFETY: (b). Loads the function now, so that a launch inside a graph capture never has to.
         check("cuFuncLoad", unsafe { sys::cuFuncLoad(function) })?;
-        if shared > 0 {
+        if shared {
             let mut fixed = 0;
             // SAFETY: (a), (b).
             check("cuFuncGetAttribute", unsafe {
                 sys::cuFuncGetAttribute(&mut fixed, A::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function)
             })?;
-            let most = shared.min(shared_per_cta.saturating_sub(fixed as u32));
+            let most = shared_per_cta as i32 - fixed;
             let attribute = A::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             // SAFETY: (b).
-            check("cuFuncSetAttribute", unsafe { sys::cuFuncSetAttribute(function, attribute, most as i32) })?;
+            check("cuFuncSetAttribute", unsafe { sys::cuFuncSetAttribute(function, attribute, most) })?;
         }
         Ok(Function(function))
     }

@@ -55,6 +55,7 @@ fn one_workspace(context: &Context, width: u32) -> Result<(), String> {
         if way.obstacle(&spec, many.shape().map_err(text)?).is_some() {
             continue;
         }
+        many.reset().map_err(text)?; // another program may have been lent more
         for few in others.iter().chain(&others) {
             many.run(&way.plan).map_err(text)?;
             let workspace = many.call_for(&way.plan).workspace;

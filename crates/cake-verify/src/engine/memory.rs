@@ -52,13 +52,17 @@ const POOLED: u64 = 4 << 20;
 impl Memory {
     /// A block that holds a copy of `image`.
     pub fn holding(target: &Target, lane: &Lane, image: &[u16]) -> Result<Memory> {
-        let block = match target {
-            Target::Host => Block::host(image.len()),
-            Target::Cuda(device) => Block::cuda(device, 2 * image.len() as u64)?,
-        };
-        let memory = Memory(block);
+        let memory = Memory::of(target, 2 * image.len())?;
         memory.write(lane, 0, image)?;
         Ok(memory)
+    }
+
+    /// A block of some bytes that holds anything.
+    pub fn of(target: &Target, bytes: usize) -> Result<Memory> {
+        Ok(Memory(match target {
+            Target::Host => Block::host(bytes / 2),
+            Target::Cuda(device) => Block::cuda(device, bytes as u64)?,
+        }))
     }
 
     /// A block of device memory that holds anything.
@@ -109,11 +113,12 @@ impl Memory {
         Ok(image)
     }
 
-    /// Queues a fill of the whole block with one byte; device memory only.
+    /// Fills the whole block with one byte, on a GPU in order with the lane's work.
     pub fn fill(&self, lane: &Lane, byte: u8) -> Result<()> {
         match (&self.0, lane) {
-            (Block::Cuda(buffer, _), Lane::Cuda(stream)) => buffer.fill(stream, byte),
-            _ => unreachable!("only device memory is filled"),
+            (Block::Host { halves, .. }, _) => self.write(lane, 0, &vec![u16::from_ne_bytes([byte; 2]); *halves]),
+            (block, Lane::Cuda(stream)) => block.buffer().fill(stream, byte),
+            (_, Lane::Host) => unreachable!("device memory is used on a stream"),
         }
     }
 

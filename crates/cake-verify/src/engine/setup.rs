@@ -206,8 +206,8 @@ fn written(slot: &Slot) -> Difference {
     Difference { name: slot.name, count: 1, first: "a byte of its block that must not change".into() }
 }
 
-/// Memory for workspaces: the header zero, as it is at rest, the rest NaN. Beside what was lent last nothing may change,
-/// nor may the header in the end.
+/// Memory for workspaces: the header at rest, then NaN. Beside what was lent last nothing may change, and the header rests
+/// in the end.
 #[derive(Debug)]
 struct Scratch {
     memory: Memory,
@@ -217,15 +217,25 @@ struct Scratch {
 
 impl Scratch {
     fn new(target: &Target, lane: &Lane, bytes: u64) -> Result<Scratch> {
-        Ok(Scratch { memory: Memory::holding(target, lane, &Scratch::image(bytes))?, bytes, lent: Cell::new(bytes) })
+        let memory = Memory::of(target, 2 * (Scratch::HEAD + bytes as usize / 2 + MARGIN))?;
+        let scratch = Scratch { memory, bytes, lent: Cell::new(bytes) };
+        scratch.reset(lane)?;
+        Ok(scratch)
     }
 
-    fn image(bytes: u64) -> Vec<u16> {
-        let mut image = vec![CANARY; 2 * MARGIN + bytes as usize / 2];
-        let header = MARGIN + Workspace::HEADER as usize / 2;
-        image[MARGIN..header].fill(0);
-        image[header..MARGIN + bytes as usize / 2].fill(POISON);
-        image
+    /// Halfwords of the margin and the header.
+    const HEAD: usize = MARGIN + Workspace::HEADER as usize / 2;
+
+    /// The margin, and the header at rest.
+    fn head() -> Vec<u16> {
+        let mut head = vec![CANARY; Scratch::HEAD];
+        head[MARGIN..].fill(0);
+        head
+    }
+
+    /// The halfword where the margin behind the workspace begins.
+    fn tail(&self) -> usize {
+        MARGIN + self.bytes as usize / 2
     }
 
     /// The first `bytes` of it.
@@ -235,21 +245,34 @@ impl Scratch {
     }
 
     fn reset(&self, lane: &Lane) -> Result<()> {
-        self.memory.write(lane, 0, &Scratch::image(self.bytes))
+        self.memory.fill(lane, 0xff)?; // halfwords of POISON
+        self.memory.write(lane, 0, &Scratch::head())?;
+        self.memory.write(lane, self.tail() as u64, &[CANARY; MARGIN])
     }
 
     /// What changed beside the bytes that may.
     fn changed(&self, lane: &Lane) -> Result<Option<Difference>> {
-        let (initial, now) = (Scratch::image(self.bytes), self.memory.image(lane)?);
-        let free = MARGIN + Workspace::HEADER as usize / 2..MARGIN + self.lent.get() as usize / 2;
-        let changed: Vec<usize> = (0..now.len()).filter(|i| !free.contains(i) && initial[*i] != now[*i]).collect();
-        Ok(changed.first().map(|&i| {
+        let mut head = vec![0; Scratch::HEAD];
+        self.memory.read(lane, 0, &mut head)?;
+        head[MARGIN + 1] &= 0x7fff; // the barrier's word rests with bit 31 either way
+        let behind = MARGIN + self.lent.get() as usize / 2;
+        let mut rest = vec![0; self.tail() + MARGIN - behind];
+        self.memory.read(lane, behind as u64, &mut rest)?;
+        let mut expected = vec![POISON; self.tail() - behind];
+        expected.resize(rest.len(), CANARY);
+        let heads = head.iter().zip(Scratch::head()).enumerate();
+        let rests = rest.iter().zip(expected).enumerate().map(|(i, pair)| (behind + i, pair));
+        let changed: Vec<(usize, u16)> =
+            heads.chain(rests).filter(|(_, (now, then))| *now != then).map(|(i, (now, _))| (i, *now)).collect();
+        Ok(changed.first().map(|&(i, now)| {
             let byte = 2 * i as i64 - 2 * MARGIN as i64;
-            let first = format!("outside what was lent, or in the header: byte {byte}, {:#06x}", now[i]);
+            let first = format!("outside what was lent, or in the header: byte {byte}, {now:#06x}");
             Difference { name: "workspace", count: changed.len(), first }
         }))
     }
 }
+
+const _: () = assert!(POISON == 0xffff, "Scratch::reset fills with bytes");
 
 /// A slot before its memory exists.
 pub struct Draft {
