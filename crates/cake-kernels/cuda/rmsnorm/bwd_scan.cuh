@@ -71,8 +71,9 @@ __device__ __forceinline__ void bwd_scan(const BackwardParams& p) {
                         float g[8], xhat[8];
 #pragma unroll
                         for (int e = 0; e < 8; ++e) {
-                            xhat[e] = __fmul_rn(element(x, e), rstd);
-                            g[e] = __fmul_rn(element(dy, e), __fadd_rn(w.element(e), p.offset));
+                            // Beyond the row the terms are zeros, though rstd or the offset weight may be infinite.
+                            xhat[e] = u32(e) < n ? __fmul_rn(element(x, e), rstd) : 0.0f;
+                            g[e] = u32(e) < n ? __fmul_rn(element(dy, e), __fadd_rn(w.element(e), p.offset)) : 0.0f;
                         }
                         return unit_products(g, xhat);
                     });

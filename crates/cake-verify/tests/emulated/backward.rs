@@ -19,11 +19,13 @@ struct Call {
     /// Elements between rows beyond the width; 1 keeps 16-byte loads away.
     gap: usize,
     in_place: bool,
+    /// Rows whose squares vanish, and eps = 0: an infinite rstd.
+    zeros: bool,
 }
 
 impl Call {
     fn new(width: u32, rows: usize) -> Call {
-        Call { spec: BackwardSpec::new(Spec::new(width)), rows, sms: 3, gap: 0, in_place: false }
+        Call { spec: BackwardSpec::new(Spec::new(width)), rows, sms: 3, gap: 0, in_place: false, zeros: false }
     }
 
     fn with(mut self, change: impl FnOnce(&mut Call)) -> Call {
@@ -59,11 +61,11 @@ fn judge(emulator: &Emulator, call: &Call) -> Result<usize, String> {
     let Call { spec, rows, gap, in_place, .. } = call;
     let (rows, width) = (*rows, spec.norm.width as usize);
     let pitch = width + gap;
-    let x = bf16s(rows * pitch, 1, 3.0);
+    let x = if call.zeros { vec![bf16::from_f32(1e-30); rows * pitch] } else { bf16s(rows * pitch, 1, 3.0) };
     let dy = bf16s(rows * pitch, 2, 2.0);
     let dh = bf16s(rows * pitch, 3, 1.0);
     let (w16, w32) = (bf16s(width, 4, 1.5), values(width, 4, 1.5));
-    let eps = 1e-5;
+    let eps = if call.zeros { 0.0 } else { 1e-5 };
     let of = |tensor: &[bf16], row: usize| tensor[row * pitch..][..width].to_vec();
     let rstd: Vec<f32> = (0..rows).map(|row| rms::rstd(plain::sum_of_squares(&of(&x, row)), width, eps)).collect();
 
@@ -194,7 +196,8 @@ fn judge(emulator: &Emulator, call: &Call) -> Result<usize, String> {
         if spec.dx {
             for row in 0..rows {
                 let (got, right) = (&dx[row * pitch..][..width], &right_dx[row * pitch..][..width]);
-                if let Some(column) = (0..width).find(|&c| got[c].to_bits() != right[c].to_bits()) {
+                let same = |a: bf16, b: bf16| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());
+                if let Some(column) = (0..width).find(|&c| !same(got[c], right[c])) {
                     return Err(format!("{}: dx[{row}, {column}] {} not {}", place(), got[column], right[column]));
                 }
             }
@@ -203,7 +206,8 @@ fn judge(emulator: &Emulator, call: &Call) -> Result<usize, String> {
             let got = |c: usize| if spec.dw == Some(Dtype::F32) { dw32[c] } else { dw16[c].to_f32() };
             // In any order the sum may differ, but not by more than its last bits.
             let near = |a: f32, b: f32| !spec.deterministic && (a - b).abs() <= 1e-6 * (rows as f32 + 1.0) * 6.0;
-            let same = |c: usize| got(c).to_bits() == right_dw[c].to_bits() || near(got(c), right_dw[c]);
+            let nan = |c: usize| got(c).is_nan() && right_dw[c].is_nan();
+            let same = |c: usize| got(c).to_bits() == right_dw[c].to_bits() || nan(c) || near(got(c), right_dw[c]);
             if let Some(c) = (0..width).find(|&c| !same(c)) {
                 return Err(format!("{}: dw[{c}] {} not {}", place(), got(c), right_dw[c]));
             }
@@ -259,7 +263,7 @@ fn backward_widths() {
 #[test]
 fn backward_forms() {
     let mut calls = Vec::new();
-    for width in [128, 512, 1024, 2880, 100] {
+    for width in [128, 512, 1024, 2880, 100, 1] {
         let call = || Call::new(width, 43);
         calls.push(call().with(|call| call.spec.norm.residual = true));
         calls.push(call().with(|call| call.spec.norm.weight = Some(Dtype::F32)));
@@ -276,6 +280,8 @@ fn backward_forms() {
         calls.push(call().with(|call| (call.spec.deterministic, call.spec.accumulate) = (false, true)));
         calls.push(call().with(|call| call.gap = 8));
         calls.push(call().with(|call| call.gap = 3));
+        calls.push(call().with(|call| call.zeros = true));
+        calls.push(call().with(|call| (call.zeros, call.spec.rstd) = (true, false)));
         calls.push(call().with(|call| call.in_place = true));
         calls.push(call().with(|call| (call.spec.norm.residual, call.spec.rstd, call.gap) = (true, false, 16)));
     }
