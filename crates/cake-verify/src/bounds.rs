@@ -16,7 +16,7 @@
 //! for. Nothing is allowed beyond the roundings that docs/numerics.md names.
 //!
 //! The sums of the backward have terms of either sign, so that a distance from the exact value is added up step by step
-//! instead. Distances are `f64`; [`SLACK`] covers their own roundings. Where a step may overflow, or meets an infinity,
+//! instead. Distances are `f64`; `SLACK` covers their own roundings. Where a step may overflow, or meets an infinity,
 //! anything is allowed; where it meets a NaN, only that.
 
 use rug::Float;
@@ -189,7 +189,7 @@ pub struct BackwardRow<'a> {
 impl<'a> BackwardRow<'a> {
     /// From the exact row, the exact `rstd`, and what the kernel's `rstd` may be.
     ///
-    /// - `xhat = x * rstd`: the distance of `rstd`, and 1 rounding. See [`Rounded::product`] for products.
+    /// - `xhat = x * rstd`: the distance of `rstd`, and 1 rounding. See `Rounded::product` for products.
     /// - `g = dy * w`: with an offset 1 rounding for `w`, and 1 for the product.
     /// - `c`: the distances of both factors; `D + 5` roundings of a sum that may be as large as that of the sizes, as in
     ///   [`rstd`], and `eta` for each FMA; 1 rounding for the division, 1 more for H beyond 2^24.
