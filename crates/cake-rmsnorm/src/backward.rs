@@ -150,7 +150,7 @@ unsafe impl Op for RmsNormBackward {
         params.chunks = chunks.count;
         params.ctas = chunks.ctas;
         params.shared_levels = chunks.shared_levels;
-        // Without a fold to wait for, fetching ahead comes too early: at H = 6144, T = 16384 dw alone took 1.9 times as long.
+        // Without a fold to wait for, fetching ahead comes too early: at H = 6144, T = 65536 dw alone took 592 us so, 408 without.
         params.ahead = route.filter(|_| spec.dx).map_or(0, |route| route.half_rows_ahead / 2);
     }
 
