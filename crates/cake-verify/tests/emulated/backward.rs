@@ -21,11 +21,21 @@ struct Call {
     in_place: bool,
     /// Rows whose squares vanish, and eps = 0: an infinite rstd.
     zeros: bool,
+    /// All levels of the row tree wait in the workspace, as those do that do not fit shared memory.
+    far_levels: bool,
 }
 
 impl Call {
     fn new(width: u32, rows: usize) -> Call {
-        Call { spec: BackwardSpec::new(Spec::new(width)), rows, sms: 3, gap: 0, in_place: false, zeros: false }
+        Call {
+            spec: BackwardSpec::new(Spec::new(width)),
+            rows,
+            sms: 3,
+            gap: 0,
+            in_place: false,
+            zeros: false,
+            far_levels: false,
+        }
     }
 
     fn with(mut self, change: impl FnOnce(&mut Call)) -> Call {
@@ -179,7 +189,12 @@ fn judge(emulator: &Emulator, call: &Call) -> Result<usize, String> {
             params.ahead = (launches % 3) as u32;
         }
         // Exactly what is asked for, poisoned but for the header.
-        let bytes = RmsNormBackward::workspace_bytes(spec, program, rows as u32, &device);
+        let mut bytes = RmsNormBackward::workspace_bytes(spec, program, rows as u32, &device);
+        if call.far_levels && kernel.schedule == "walk" {
+            let level = 32 * (width.div_ceil(8) as u64).next_multiple_of(kernel.group.into()) * u64::from(kernel.rows);
+            bytes += u64::from(params.ctas * params.shared_levels) * level;
+            params.shared_levels = 0;
+        }
         let mut workspace = vec![Poison([0xff; 16]); bytes.div_ceil(16) as usize];
         workspace.iter_mut().take(Workspace::HEADER as usize / 16).for_each(|poison| poison.0 = [0; 16]);
         RmsNormBackward::lend(&mut params, workspace.as_mut_ptr().expose_provenance() as u64);
@@ -251,6 +266,9 @@ fn backward_rows() {
     }
     calls.extend([600, 1025].map(|rows| Call::new(128, rows)));
     calls.extend([1, 2].map(|sms| Call::new(512, 300).with(|call| call.sms = sms)));
+    for (width, rows) in [(512, 600), (1024, 200), (2880, 100)] {
+        calls.push(Call::new(width, rows).with(|call| (call.sms, call.far_levels) = (1, true)));
+    }
     judge_all(calls);
 }
 
