@@ -266,8 +266,11 @@ fn backward_rows() {
     }
     calls.extend([600, 1025].map(|rows| Call::new(128, rows)));
     calls.extend([1, 2].map(|sms| Call::new(512, 300).with(|call| call.sms = sms)));
-    for (width, rows) in [(512, 600), (1024, 200), (2880, 100)] {
-        calls.push(Call::new(width, rows).with(|call| (call.sms, call.far_levels) = (1, true)));
+    // As many rows as make a chunk of two to three levels for each CTA.
+    for (width, rows) in [(128, 2048), (512, 1024), (1024, 256), (2880, 96)] {
+        calls.extend(
+            [false, true].map(|far| Call::new(width, rows).with(|call| (call.sms, call.far_levels) = (1, far))),
+        );
     }
     judge_all(calls);
 }
