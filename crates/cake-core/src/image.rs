@@ -1,5 +1,7 @@
 //! Images: the compiled code of one operator for one architecture, embedded and compressed.
 
+use std::io::Read;
+
 use crate::{Arch, Error, Result};
 
 /// The cubin that holds every kernel of `op` for `arch`.
@@ -11,12 +13,14 @@ pub struct Image {
     pub arch: Arch,
     /// The cubin, compressed with zstd.
     pub compressed: &'static [u8],
+    /// The compressed cubin of a sibling whose code is mostly the same, and to which `compressed` refers.
+    pub sibling: Option<&'static [u8]>,
 }
 
 impl Image {
     /// The cubin.
     pub fn cubin(&self) -> Result<Vec<u8>> {
-        let cubin = zstd::decode_all(self.compressed).map_err(|error| Error::Image {
+        let cubin = self.decompress().map_err(|error| Error::Image {
             op: self.op,
             arch: self.arch,
             detail: error.to_string(),
@@ -25,5 +29,12 @@ impl Image {
             true => Ok(cubin),
             false => Err(Error::Image { op: self.op, arch: self.arch, detail: "is not an ELF file".into() }),
         }
+    }
+
+    fn decompress(&self) -> std::io::Result<Vec<u8>> {
+        let sibling = self.sibling.map(zstd::decode_all).transpose()?.unwrap_or_default();
+        let mut cubin = Vec::new();
+        zstd::Decoder::with_ref_prefix(self.compressed, &sibling)?.read_to_end(&mut cubin)?;
+        Ok(cubin)
     }
 }

@@ -13,25 +13,16 @@ pub enum Pass {
     Backward,
 }
 
-/// What else a kernel does in the same pass over memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fusion {
-    /// Nothing.
-    Plain,
-    /// Adds a residual (forward) or its gradient (backward), `res`.
-    Residual,
-}
-
 /// One compiled entry point. Its `Display` is the symbol in the image, in a profiler and in every report:
-/// `{op}_{pass}[_res]_{h<width>|any}_{schedule}[_<knob>][_w32|_w0]`, and its source is `cuda/{op}/{pass}_{schedule}.cuh`.
+/// `{op}_{pass}[_<form>]_{h<width>|any}_{schedule}[_<knob>][_w32|_w0]`, and its source is `cuda/{op}/{pass}_{schedule}.cuh`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kernel {
     /// Operator, `rmsnorm`.
     pub op: &'static str,
     /// Forward or backward.
     pub pass: Pass,
-    /// Plain or residual.
-    pub fusion: Fusion,
+    /// Which of the operator's forms, a name in its namespace `forms`; empty for the plain one.
+    pub form: &'static str,
     /// Row width fixed at compile time; `None` is a kernel for any width.
     pub width: Option<u32>,
     /// Name of the schedule and of its source file.
@@ -85,8 +76,8 @@ impl fmt::Display for Pass {
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}_{}", self.op, self.pass)?;
-        if self.fusion == Fusion::Residual {
-            f.write_str("_res")?;
+        if !self.form.is_empty() {
+            write!(f, "_{}", self.form)?;
         }
         match self.width {
             Some(width) => write!(f, "_h{width}_{}", self.schedule)?,

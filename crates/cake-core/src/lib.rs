@@ -36,7 +36,7 @@ pub use device::{Buffer, Device, DeviceInfo, Stream};
 pub use dtype::{Dtype, Element};
 pub use error::{Error, Result};
 pub use image::Image;
-pub use kernel::{Fusion, Kernel, Pass};
+pub use kernel::{Kernel, Pass};
 pub use op::{Op, Shape};
 pub use plan::Plan;
 pub use route::{Program, Route, RouteTable};

@@ -3,7 +3,8 @@
 use cake_core::{Arch, Image, Kernel};
 
 pub use crate::names::OPS;
-use crate::{probe, rmsnorm};
+use crate::names::sibling;
+use crate::{probe, rmsnorm, silu_gate};
 
 /// The bytes of `images/<op>_<target>.cubin.zst`; build.rs says in which folder that is.
 macro_rules! embedded {
@@ -26,12 +27,17 @@ macro_rules! embedded {
 
 /// The image of `op`, one of [`OPS`], for `arch`.
 pub fn image(op: &'static str, arch: Arch) -> Image {
-    let compressed = match op {
+    let sibling = sibling(arch.target()).and_then(|target| Arch::ALL.into_iter().find(|arch| arch.target() == target));
+    Image { op, arch, compressed: compressed(op, arch), sibling: sibling.map(|sibling| compressed(op, sibling)) }
+}
+
+fn compressed(op: &str, arch: Arch) -> &'static [u8] {
+    match op {
         "probe" => embedded!("probe", arch),
         "rmsnorm" => embedded!("rmsnorm", arch),
+        "silu_gate" => embedded!("silu_gate", arch),
         _ => unknown(op),
-    };
-    Image { op, arch, compressed }
+    }
 }
 
 /// Every kernel of `op`, one of [`OPS`], for all architectures together.
@@ -42,6 +48,7 @@ pub fn kernels(op: &str) -> Vec<&'static Kernel> {
             let forms = rmsnorm::FORWARD.iter().chain(rmsnorm::BACKWARD);
             forms.flat_map(|forms| forms.kernels()).chain(rmsnorm::JOIN.bf16).collect()
         }
+        "silu_gate" => silu_gate::FORWARD.iter().chain(silu_gate::BACKWARD).flat_map(|program| program.bf16).collect(),
         _ => unknown(op),
     }
 }

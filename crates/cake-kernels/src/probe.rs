@@ -1,6 +1,6 @@
 //! Small kernels that measure and exercise the board: an empty one, the grid barrier, and one that moves bytes.
 
-use cake_core::{Arch, Fusion, Kernel, Pass};
+use cake_core::{Arch, Kernel, Pass};
 
 /// Operator name in kernel names and images.
 pub const OP: &str = "probe";
@@ -21,8 +21,8 @@ pub struct ForwardParams {
     pub units: u32,
     /// Addresses of what is added.
     pub inputs: [u64; 3],
-    /// Address of the sum.
-    pub output: u64,
+    /// Addresses of the sum.
+    pub outputs: [u64; 2],
 }
 
 /// Does nothing.
@@ -32,16 +32,18 @@ pub static BARRIER: Kernel = probe("barrier", 128, true);
 /// Adds two inputs without carries: the memory's rate when two streams are read and one is written.
 pub static ADD: Kernel = probe("add", 256, false);
 /// As [`ADD`], with three inputs.
-pub static ADD_THREE: Kernel = Kernel { fusion: Fusion::Residual, ..probe("add", 256, false) };
+pub static ADD_THREE: Kernel = Kernel { form: "r3", ..ADD };
+/// As [`ADD`], with three inputs and two outputs.
+pub static ADD_THREE_TWICE: Kernel = Kernel { form: "r3w2", ..ADD };
 
 /// Every probe.
-pub static KERNELS: &[&Kernel] = &[&EMPTY, &BARRIER, &ADD, &ADD_THREE];
+pub static KERNELS: &[&Kernel] = &[&EMPTY, &BARRIER, &ADD, &ADD_THREE, &ADD_THREE_TWICE];
 
 const fn probe(schedule: &'static str, threads: u32, cooperative: bool) -> Kernel {
     Kernel {
         op: OP,
         pass: Pass::Forward,
-        fusion: Fusion::Plain,
+        form: "",
         width: None,
         schedule,
         knob: "",

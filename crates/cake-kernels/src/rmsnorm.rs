@@ -1,9 +1,9 @@
 //! The compiled programs of RMSNorm, and the parameter block that they take.
 
 use cake_core::rows::MAX_LEVELS;
-use cake_core::{Arch, Dtype, Fusion, Kernel, Pass, Program};
+use cake_core::{Arch, Dtype, Kernel, Pass, Program};
 
-use crate::Forms;
+use crate::{Forms, RowTensor};
 
 /// Operator name in kernel names and images.
 pub const OP: &str = "rmsnorm";
@@ -24,19 +24,6 @@ pub const H: usize = 3;
 pub const RSTD: usize = 4;
 /// As [`X`], of `weight`, which has no rows.
 pub const WEIGHT: usize = 5;
-
-/// Where the rows of a tensor are, mirrored by `cuda/rmsnorm/args.cuh`. Strides count elements; levels of row indices are
-/// counted from the innermost.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct RowTensor {
-    /// Address of the first element; 0 when the tensor is absent.
-    pub address: u64,
-    /// Stride of level 0.
-    pub pitch: u64,
-    /// Stride of level 1.
-    pub outer: u64,
-}
 
 /// Parameters of every forward kernel, mirrored by `cuda/rmsnorm/args.cuh`, which says why they lie in this order.
 #[repr(C)]
@@ -172,20 +159,20 @@ struct Geometry {
 }
 
 /// One compiled kernel of a geometry.
-const fn kernel(pass: Pass, geometry: Geometry, fusion: Fusion, weight: Option<Dtype>) -> Kernel {
+const fn kernel(pass: Pass, geometry: Geometry, residual: bool, weight: Option<Dtype>) -> Kernel {
     let Geometry { width, schedule, knob, group, rows, step, min_ctas } = geometry;
     // Residuals and FP32 weights take more registers: in the forward what suits the plain BF16 form would make them spill;
     // in the backward two steps at once would, and so would both where a thread has more than three units.
-    let min_ctas = match (pass, fusion, weight, width) {
-        (Pass::Backward, Fusion::Residual, Some(Dtype::F32), Some(width)) if width > 24 * group => 1,
-        (Pass::Backward, ..) | (_, Fusion::Plain, Some(Dtype::Bf16), _) => min_ctas,
+    let min_ctas = match (pass, residual, weight, width) {
+        (Pass::Backward, true, Some(Dtype::F32), Some(width)) if width > 24 * group => 1,
+        (Pass::Backward, ..) | (_, false, Some(Dtype::Bf16), _) => min_ctas,
         _ => 0,
     };
-    let step = if matches!(fusion, Fusion::Residual) && step > 1 { 1 } else { step };
+    let step = if residual && step > 1 { 1 } else { step };
     Kernel {
         op: OP,
         pass,
-        fusion,
+        form: if residual { "res" } else { "" },
         width,
         schedule,
         knob,
@@ -220,15 +207,15 @@ const fn walk(width: u32, group: u32, rows: u32, step: u32, min_ctas: u32) -> Ge
     Geometry { width: Some(width), schedule: "walk", knob: "", group, rows, step, min_ctas }
 }
 
-/// One program for each fusion; without a weight none of the `walk` schedule, which is there for `dw`.
+/// One program for each form; without a weight none of the `walk` schedule, which is there for `dw`.
 macro_rules! forms {
-    ($pass:expr, $geometry:expr, $fusion:expr) => {
+    ($pass:expr, $geometry:expr, $residual:expr) => {
         Program {
-            bf16: &[kernel($pass, $geometry, $fusion, Some(Dtype::Bf16))],
-            f32: &[kernel($pass, $geometry, $fusion, Some(Dtype::F32))],
+            bf16: &[kernel($pass, $geometry, $residual, Some(Dtype::Bf16))],
+            f32: &[kernel($pass, $geometry, $residual, Some(Dtype::F32))],
             none: match $geometry.schedule.as_bytes() {
                 b"walk" => &[],
-                _ => &[kernel($pass, $geometry, $fusion, None)],
+                _ => &[kernel($pass, $geometry, $residual, None)],
             },
         }
     };
@@ -239,8 +226,8 @@ macro_rules! programs {
         $(
             #[allow(missing_docs)] // the name is the sentence
             pub static $name: Forms = Forms {
-                plain: forms!($pass, $geometry, Fusion::Plain),
-                residual: forms!($pass, $geometry, Fusion::Residual),
+                plain: forms!($pass, $geometry, false),
+                residual: forms!($pass, $geometry, true),
             };
         )*
         $(#[$attribute])*
@@ -329,7 +316,7 @@ pub static JOIN: Program = {
     const KERNELS: &[Kernel] = &[kernel(
         Pass::Backward,
         Geometry { width: None, schedule: "join", knob: "", group: 256, rows: 1, step: 0, min_ctas: 0 },
-        Fusion::Plain,
+        false,
         Some(Dtype::Bf16),
     )];
     Program { bf16: KERNELS, f32: KERNELS, none: KERNELS }
@@ -360,12 +347,4 @@ const fn forward_widths() -> ([u32; FORWARD.len()], usize) {
         i += 1;
     }
     (widths, count)
-}
-
-/// Dynamic shared memory of the `scan` schedules for rows of `width` elements, in bytes: one FP32 for each thread and
-/// level of the fold above the batches of 8 units.
-pub fn scan_shared_bytes(kernel: &Kernel, width: u32) -> u32 {
-    let units = width.div_ceil(8);
-    let batches = units.div_ceil(8 * kernel.group).next_power_of_two();
-    batches.ilog2() * kernel.threads() * 4
 }

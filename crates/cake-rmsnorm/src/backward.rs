@@ -112,7 +112,7 @@ unsafe impl Op for RmsNormBackward {
     fn shared_bytes(spec: &BackwardSpec, kernel: &Kernel, params: Option<&BackwardParams>) -> u32 {
         let join = 16 * kernel.threads(); // what joining the chunks' sums takes
         match kernel.schedule {
-            "scan" => join.max(rmsnorm::scan_shared_bytes(kernel, spec.norm.width)),
+            "scan" => join.max(cake_kernels::scan_shared_bytes(kernel, spec.norm.width)),
             "split" if spec.dw.is_none() => 0,
             "split" => 2 * join * split_levels(kernel, params).max(1),
             _ => {

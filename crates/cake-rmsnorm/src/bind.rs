@@ -1,7 +1,7 @@
 //! From views to kernel parameters: what the forward and the backward check and bind alike.
 
 use cake_core::{Arch, Dtype, Error, Kernel, MAX_RANK, Place, RawView, Result, Shape, rows};
-use cake_kernels::rmsnorm::RowTensor;
+use cake_kernels::RowTensor;
 
 /// Whether a kernel of some width runs on an architecture and fits rows of `width`.
 pub(crate) fn serves(kernel: &Kernel, width: u32, arch: Arch) -> bool {

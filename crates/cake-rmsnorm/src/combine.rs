@@ -5,7 +5,8 @@ use cake_core::{
     Arch, DeviceInfo, Dtype, Error, Image, Kernel, Op, Place, Program, Result, Route, RouteTable, Shape, TensorView,
     TensorViewMut,
 };
-use cake_kernels::rmsnorm::{self, BackwardParams, RowTensor, backward};
+use cake_kernels::RowTensor;
+use cake_kernels::rmsnorm::{self, BackwardParams, backward};
 
 use crate::bind::expect;
 use crate::host;

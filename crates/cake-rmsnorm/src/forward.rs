@@ -82,7 +82,7 @@ unsafe impl Op for RmsNormForward {
     }
 
     fn shared_bytes(spec: &Spec, kernel: &Kernel, _: Option<&ForwardParams>) -> u32 {
-        if kernel.schedule == "scan" { rmsnorm::scan_shared_bytes(kernel, spec.width) } else { 0 }
+        if kernel.schedule == "scan" { cake_kernels::scan_shared_bytes(kernel, spec.width) } else { 0 }
     }
 
     fn grid(kernel: &Kernel, params: &ForwardParams) -> u32 {

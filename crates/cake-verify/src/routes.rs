@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use anyhow::{Context, Result, bail};
 use cake_core::{Arch, DeviceInfo, Dtype, Op, Route, Shape};
-use cake_kernels::rmsnorm::{BackwardParams, ForwardParams, RowTensor};
+use cake_kernels::RowTensor;
+use cake_kernels::rmsnorm::{BackwardParams, ForwardParams};
 use cake_rmsnorm::{BackwardSpec, RmsNormBackward, RmsNormForward, Spec};
 
 use crate::cases::{ALIGNED, shapes};

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use cake_core::{Arch, DeviceInfo, Dtype, Kernel, Op, Program, Shape};
 use cake_kernels::Forms;
-use cake_kernels::rmsnorm::{BACKWARD, BackwardParams, FORWARD, ForwardParams, JOIN, RowTensor};
+use cake_kernels::RowTensor;
+use cake_kernels::rmsnorm::{BACKWARD, BackwardParams, FORWARD, ForwardParams, JOIN};
 use cake_rmsnorm::{BackwardSpec, CombineDw, CombineSpec, RmsNormBackward, RmsNormForward, Spec};
 use cake_verify::cases::groups::{self, Profile};
 use cake_verify::cases::shapes::TUNED;

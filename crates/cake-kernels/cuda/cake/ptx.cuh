@@ -15,6 +15,20 @@ __device__ __forceinline__ u32 round_pair(float low, float high) {
     return pair;
 }
 
+// Two BF16 within the bounds `low` and `high`, also two BF16 each; a NaN becomes some number or a NaN.
+__device__ __forceinline__ u32 clamp_pair(u32 pair, u32 low, u32 high) {
+    asm("max.bf16x2 %0, %0, %1;" : "+r"(pair) : "r"(low));
+    asm("min.bf16x2 %0, %0, %1;" : "+r"(pair) : "r"(high));
+    return pair;
+}
+
+// 1 / value within an ulp, for a value of 2^-64 to 2^87.
+__device__ __forceinline__ float reciprocal(float value) {
+    float r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(value));
+    return r;
+}
+
 // Reads a unit of a tensor that an output may alias.
 __device__ __forceinline__ Unit load_unit(const void* address) {
     Unit u;

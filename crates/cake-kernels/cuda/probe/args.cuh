@@ -4,6 +4,15 @@
 
 namespace cake::probe {
 
+// Streams of memory that are read and written.
+struct Streams {
+    u32 read, written;
+};
+
+namespace forms {
+constexpr Streams plain = {2, 1}, r3 = {3, 1}, r3w2 = {3, 2};
+}
+
 struct ForwardParams {
     u32* barrier;  // word of the grid barrier
     u32* cells;    // one word for each CTA
@@ -11,7 +20,7 @@ struct ForwardParams {
     u32 rounds;
     u32 units;  // of 16 bytes, to add
     const Unit* inputs[3];
-    Unit* output;
+    Unit* outputs[2];
 };
 
 }  // namespace cake::probe

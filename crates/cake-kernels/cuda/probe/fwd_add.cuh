@@ -1,21 +1,24 @@
-// Adds two inputs, three in the residual form, bit by bit and without carries: a unit for each thread, 16 bytes read of
-// each input and 16 written. Its rate is the roof over kernels that read and write so many streams.
+// Adds two or three inputs, bit by bit and without carries, into one or two outputs: a unit for each thread, 16 bytes of each.
+// Its rate is the roof over kernels that read and write so many streams.
 #pragma once
 #include "cake/ptx.cuh"
 #include "probe/args.cuh"
 
 namespace cake::probe {
 
-template <u32 Width, u32 Group, u32 Rows, bool Residual, class Weight>
+template <u32 Width, u32 Group, u32 Rows, Streams Form, class Weight>
 __device__ __forceinline__ void fwd_add(const ForwardParams& p) {
-    u32 unit = blockIdx.x * Group + threadIdx.x;
+    const u32 unit = blockIdx.x * Group + threadIdx.x;
     if (unit >= p.units) return;
-    Unit sum = load_unit(p.inputs[0] + unit);
-    Unit second = load_unit(p.inputs[1] + unit);
-    Unit third = {};
-    if constexpr (Residual) third = load_unit(p.inputs[2] + unit);
-    for (u32 i = 0; i < 4; ++i) sum.pair[i] ^= second.pair[i] ^ third.pair[i];
-    store_unit(p.output + unit, sum);
+    Unit in[Form.read];
+#pragma unroll
+    for (u32 t = 0; t < Form.read; ++t) in[t] = load_unit(p.inputs[t] + unit);
+#pragma unroll
+    for (u32 t = 1; t < Form.read; ++t) {
+        for (u32 i = 0; i < 4; ++i) in[0].pair[i] ^= in[t].pair[i];
+    }
+#pragma unroll
+    for (u32 t = 0; t < Form.written; ++t) store_unit(p.outputs[t] + unit, in[0]);
 }
 
 }  // namespace cake::probe

@@ -6,7 +6,7 @@
 
 namespace cake::probe {
 
-template <u32 Width, u32 Group, u32 Rows, bool Residual, class Weight>
+template <u32 Width, u32 Group, u32 Rows, Streams Form, class Weight>
 __device__ __forceinline__ void fwd_barrier(const ForwardParams& p) {
     for (u32 round = 1; round <= p.rounds; ++round) {
         if (threadIdx.x == 0) p.cells[blockIdx.x] = round * gridDim.x + blockIdx.x;

@@ -4,7 +4,7 @@
 
 namespace cake::probe {
 
-template <u32 Width, u32 Group, u32 Rows, bool Residual, class Weight>
+template <u32 Width, u32 Group, u32 Rows, Streams Form, class Weight>
 __device__ __forceinline__ void fwd_empty(const ForwardParams&) {}
 
 }  // namespace cake::probe

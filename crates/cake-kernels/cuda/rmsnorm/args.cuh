@@ -1,17 +1,14 @@
 // Parameters and scalar steps of RMSNorm; mirrors the blocks of cake-kernels/src/rmsnorm.rs.
 #pragma once
+#include "cake/rows.cuh"
 #include "cake/sums.cuh"
 
 namespace cake::rmsnorm {
 
-constexpr int max_levels = 6;
-
-// Where the rows of a tensor are. Strides count elements; levels of row indices are counted from the innermost.
-struct RowTensor {
-    char* address;  // null when absent
-    i64 pitch;      // stride of level 0
-    i64 outer;      // stride of level 1
-};
+// Whether a residual is added (its gradient, in the backward) in the same pass over memory.
+namespace forms {
+constexpr bool plain = false, res = true;
+}
 
 // Bits of ForwardParams::vectors, and indices of its arrays.
 enum { X, RESIDUAL, Y, H, RSTD, ROW_TENSORS, WEIGHT = ROW_TENSORS, TENSORS };
@@ -41,6 +38,7 @@ enum { X, DY, DX, DH, RSTD, ROW_TENSORS, WEIGHT = ROW_TENSORS, DW, TENSORS };
 
 // Tensors in the order in which they are needed first.
 struct BackwardParams {
+    static constexpr int dw_index = backward::DW;
     RowTensor x, dy, rstd;  // rstd absent: it is computed again from x and eps
     RowTensor dx, dh;       // dx absent: only dw is wanted
     char* weight;
@@ -61,35 +59,6 @@ struct BackwardParams {
 };
 
 static_assert(sizeof(BackwardParams) == 448, "the mirror in src/rmsnorm.rs has this size");
-
-// A row's indices at the two innermost levels; the second is 0 where there is one level.
-struct RowIndex {
-    u32 inner, outer;
-};
-
-template <class Params>
-__device__ __forceinline__ RowIndex row_index(const Params& p, u32 row) {
-    if (p.levels == 1) return {row, 0};
-    return {row % p.sizes[0], row / p.sizes[0]};
-}
-
-template <int Bytes>
-__device__ __forceinline__ char* row_of(const RowTensor& tensor, RowIndex row) {
-    return tensor.address + Bytes * (row.inner * tensor.pitch + row.outer * tensor.outer);
-}
-
-// sum / width.
-__device__ __forceinline__ float mean_of(float sum, u32 width) {
-    // For a power of two both roundings are of the same exact value.
-    const bool power_of_two = (width & (width - 1)) == 0;
-    const float h = __uint2float_rn(width);
-    return power_of_two ? __fmul_rn(sum, 1.0f / h) : __fdiv_rn(sum, h);
-}
-
-// rstd = 1 / sqrt(squares / width + eps), each step rounded.
-__device__ __forceinline__ float rstd_of(float squares, u32 width, float eps) {
-    return __frcp_rn(__fsqrt_rn(__fadd_rn(mean_of(squares, width), eps)));
-}
 
 // h = bf16(x + residual).
 __device__ __forceinline__ Unit add(const Unit& x, const Unit& residual) {

@@ -32,18 +32,13 @@ __device__ __forceinline__ void bwd_scan(const BackwardParams& p) {
             __syncwarp();
         }
     };
-    const u32 share = p.chunk / Rows;  // rows of a chunk for a group
-    const u32 quads = ceil_div(p.width, 4);
-    // Of this CTA: [levels][Rows][quads], then [Rows][quads] for the groups' roots.
-    const u32 level_count = 31 - __clz(share / leaf_rows);
-    char* const own = behind_roots(p) + 16 * u64(quads) * (u64(blockIdx.x) * (level_count + 1) * Rows);
-    const auto waiting = [&](u32 level, u32 of, u32 quad) { return own + 16 * ((u64(level) * Rows + of) * quads + quad); };
+    const FarLevels<Rows> levels(p);
     u32 parity = 0;
     if (p.dw != nullptr) clear_roots<Threads>(p);
 
     for (u32 chunk = blockIdx.x; chunk < p.chunks; chunk += gridDim.x) {
-        const u32 first = chunk * p.chunk + group * share;
-        const u32 count = first >= p.rows ? 0 : min(share, p.rows - first);
+        const u32 first = chunk * p.chunk + group * levels.share;
+        const u32 count = first >= p.rows ? 0 : min(levels.share, p.rows - first);
         for (u32 leaf = 0; leaf * leaf_rows < count; ++leaf) {
             const u32 begin = first + leaf * leaf_rows;
             const u32 rows = min(leaf_rows, count - leaf * leaf_rows);
@@ -110,29 +105,10 @@ __device__ __forceinline__ void bwd_scan(const BackwardParams& p) {
                 }
                 if (p.dw == nullptr) continue;
 #pragma unroll
-                for (u32 q = 0; q < 2; ++q) {
-                    const u32 quad = u32(at / 4) + q;
-                    if (quad >= quads) continue;
-                    u32 level = 0;
-                    for (u32 rest = leaf; rest != 0 && (last || (rest & 1)); rest >>= 1, ++level) {
-                        if (rest & 1) sums[q] = load_quad(waiting(level, group, quad)) + sums[q];
-                    }
-                    store_quad(waiting(last ? level_count : level, group, quad), sums[q]);
-                }
+                for (u32 q = 0; q < 2; ++q) levels.join(leaf, last, group, u32(at / 4) + q, sums[q]);
             }
         }
-        if (p.dw == nullptr) continue;
-        __syncthreads();
-        for (u32 quad = threadIdx.x; quad < quads; quad += Threads) {
-            Quad sums[Rows];
-#pragma unroll
-            for (u32 g = 0; g < Rows; ++g) {
-                sums[g] = chunk * p.chunk + g * share < p.rows ? load_quad(waiting(level_count, g, quad)) : Quad{};
-            }
-            join_groups(sums);
-            write_root(p, chunk, quad, sums[0]);
-        }
-        __syncthreads();
+        if (p.dw != nullptr) levels.write_roots(p, chunk);
     }
     if (p.dw != nullptr) join_chunks<Threads>(p, reinterpret_cast<Quad*>(dynamic_shared()));
 }

@@ -15,7 +15,7 @@
 //  2. Two or more CTAs on an SM cover each other's barriers; one of 512 threads took 4 to 20 % longer.
 //  3. g stays in registers across the fold, xhat is computed again from x (`forget`).
 //  4. Sums wait in shared memory, not in the workspace: with L2 as their place they cost 8 %.
-//  5. rstd comes a leaf at a time, eight rows in as many lanes, a leaf ahead.
+//  5. rstd comes a leaf at a time, eight rows in as many lanes, a step ahead.
 //
 // Reads 4 bytes and writes 2 bytes an element (residual: 6 and 2), each once, and 8 / chunk for the roots.
 // Order of sums: the canonical fold, the canonical tree.

@@ -11,6 +11,7 @@ pub(crate) mod sources;
 mod unit;
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +21,7 @@ use std::{fs, thread};
 use anyhow::{Context, Result, bail, ensure};
 use cake_core::{Arch, Kernel};
 
-use crate::names::{OPS, image_file};
+use crate::names::{OPS, image_file, sibling};
 use nvrtc::Nvrtc;
 use report::Resources;
 
@@ -32,7 +33,7 @@ struct Built {
     op: &'static str,
     arch: Arch,
     unit: String,
-    raw: usize,
+    cubin: Vec<u8>,
     compressed: Vec<u8>,
     resources: BTreeMap<String, Resources>,
     seconds: f64,
@@ -43,6 +44,14 @@ struct Built {
 pub fn run(root: &Path, check: bool) -> Result<()> {
     let mut built = compile_all(root)?;
     built.sort_by_key(|built| (built.op, built.arch));
+    let compressed = in_parallel(&built, |one| {
+        let of = sibling(one.arch.target());
+        let sibling = built.iter().find(|other| other.op == one.op && of == Some(other.arch.target()));
+        compress(&one.cubin, sibling.map_or(&[], |sibling| &sibling.cubin))
+    });
+    for (built, compressed) in built.iter_mut().zip(compressed) {
+        built.compressed = compressed?;
+    }
     print_table(&built);
     let mut files: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     for built in &built {
@@ -71,12 +80,12 @@ pub fn run(root: &Path, check: bool) -> Result<()> {
     Ok(())
 }
 
-/// Compiles every (operator, architecture) on all cores; NVRTC takes no lock, so threads do.
 /// The translation unit of an operator's image: the schedules' headers, and a wrapper for each kernel.
 pub fn unit(op: &str, arch: Arch) -> String {
     unit::render(crate::kernels(op), arch)
 }
 
+/// Compiles every (operator, architecture) on all cores; NVRTC takes no lock, so threads do.
 fn compile_all(root: &Path) -> Result<Vec<Built>> {
     let nvrtc = Nvrtc::load()?;
     let mut headers = Vec::new();
@@ -86,28 +95,53 @@ fn compile_all(root: &Path) -> Result<Vec<Built>> {
         headers.push((name, content));
     }
     let jobs: Vec<(&'static str, Arch)> = OPS.iter().rev().flat_map(|op| Arch::ALL.map(|arch| (*op, arch))).collect();
-    let next = AtomicUsize::new(0);
-    let done = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| {
-                while let Some((op, arch)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let result = compile(&nvrtc, &headers, op, *arch);
-                    if let Ok(built) = &result {
-                        println!("{op} {arch}: {} kernels in {:.1} s", built.resources.len(), built.seconds);
-                    }
-                    done.lock().expect("no thread panics with the lock").push(result);
-                }
-            });
+    let (built, failed): (Vec<_>, Vec<_>) = in_parallel(&jobs, |(op, arch)| {
+        let result = compile(&nvrtc, &headers, op, *arch);
+        if let Ok(built) = &result {
+            println!("{op} {arch}: {} kernels in {:.1} s", built.resources.len(), built.seconds);
         }
-    });
-    let (built, failed): (Vec<_>, Vec<_>) =
-        done.into_inner().expect("no thread panics with the lock").into_iter().partition(Result::is_ok);
+        result
+    })
+    .into_iter()
+    .partition(Result::is_ok);
     let failed: Vec<String> = failed.into_iter().filter_map(Result::err).map(|error| format!("{error:#}")).collect();
     if !failed.is_empty() {
         bail!("{} of {} images failed\n{}", failed.len(), jobs.len(), failed.join("\n"));
     }
     built.into_iter().collect()
+}
+
+/// The results of all jobs, in their order.
+fn in_parallel<Job: Sync, R: Send>(jobs: &[Job], work: impl Fn(&Job) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                loop {
+                    let i = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(job) = jobs.get(i) else { return };
+                    let result = work(job);
+                    done.lock().expect("no thread panics with the lock").push((i, result));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().expect("no thread panics with the lock");
+    done.sort_by_key(|(i, _)| *i);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Compresses a cubin against another one, which may be empty.
+fn compress(cubin: &[u8], sibling: &[u8]) -> Result<Vec<u8>> {
+    let mut encoder = zstd::Encoder::with_ref_prefix(Vec::new(), ZSTD_LEVEL, sibling)?;
+    if !sibling.is_empty() {
+        // The window has to reach from the end of one to the beginning of the other.
+        encoder.window_log((cubin.len() + sibling.len()).next_power_of_two().ilog2())?;
+        encoder.long_distance_matching(true)?;
+    }
+    encoder.write_all(cubin)?;
+    Ok(encoder.finish()?)
 }
 
 fn compile(nvrtc: &Nvrtc, headers: &[(String, String)], op: &'static str, arch: Arch) -> Result<Built> {
@@ -124,10 +158,9 @@ fn compile(nvrtc: &Nvrtc, headers: &[(String, String)], op: &'static str, arch: 
         ensure!(resources.contains_key(&kernel.to_string()), "{op} for {arch}: {kernel} is not in ptxas' report");
     }
     ensure!(resources.len() == kernels.len(), "{op} for {arch}: ptxas reports {} kernels", resources.len());
-    let compressed = zstd::encode_all(compiled.cubin.as_slice(), ZSTD_LEVEL)?;
     let seconds = start.elapsed().as_secs_f64();
     let unit = format!("{}\n{unit}", options.join(" "));
-    Ok(Built { op, arch, unit, raw: compiled.cubin.len(), compressed, resources, seconds })
+    Ok(Built { op, arch, unit, cubin: compiled.cubin, compressed: Vec::new(), resources, seconds })
 }
 
 fn print_table(built: &[Built]) {
@@ -135,16 +168,17 @@ fn print_table(built: &[Built]) {
         "{:<10} {:<8} {:>7} {:>9} {:>10} {:>7} {:>9}",
         "op", "arch", "kernels", "raw", "compressed", "s", "max regs"
     );
-    for Built { op, arch, raw, compressed, resources, seconds, .. } in built {
+    for Built { op, arch, cubin, compressed, resources, seconds, .. } in built {
         let registers = resources.values().map(|resources| resources.registers).max().unwrap_or(0);
         println!(
-            "{op:<10} {:<8} {:>7} {raw:>9} {:>10} {seconds:>7.1} {registers:>9}",
+            "{op:<10} {:<8} {:>7} {:>9} {:>10} {seconds:>7.1} {registers:>9}",
             arch.target(),
             resources.len(),
+            cubin.len(),
             compressed.len()
         );
     }
-    let raw: usize = built.iter().map(|built| built.raw).sum();
+    let raw: usize = built.iter().map(|built| built.cubin.len()).sum();
     let compressed: usize = built.iter().map(|built| built.compressed.len()).sum();
     println!("{:<10} {:<8} {:>7} {raw:>9} {compressed:>10}", "all", "", "");
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use cake_core::{Arch, Dtype, Fusion, Kernel, Pass};
+use cake_core::{Arch, Dtype, Kernel, Pass};
 
 /// NVRTC options, besides the architecture. Arithmetic means what it says: contraction, flushing and approximation are
 /// never the compiler's choice.
@@ -51,7 +51,7 @@ fn wrapper(kernel: &Kernel) -> String {
         step => format!("{}, {step}", kernel.rows),
     };
     let width = kernel.width.unwrap_or(0);
-    let residual = kernel.fusion == Fusion::Residual;
+    let form = if kernel.form.is_empty() { "plain" } else { kernel.form };
     let weight = match kernel.weight {
         Some(Dtype::Bf16) => "cake::bf16",
         Some(Dtype::F16) => "cake::f16",
@@ -61,7 +61,7 @@ fn wrapper(kernel: &Kernel) -> String {
     format!(
         "\nextern \"C\" __global__ void __launch_bounds__({bounds})\n\
          {kernel}(const __grid_constant__ cake::{op}::{params} params) {{\n    \
-         cake::{op}::{pass}_{schedule}<{width}, {group}, {rows}, {residual}, {weight}>(params);\n}}\n"
+         cake::{op}::{pass}_{schedule}<{width}, {group}, {rows}, cake::{op}::forms::{form}, {weight}>(params);\n}}\n"
     )
 }
 
@@ -72,7 +72,7 @@ mod tests {
     const RING: Kernel = Kernel {
         op: "toy",
         pass: Pass::Backward,
-        fusion: Fusion::Residual,
+        form: "res",
         width: Some(6144),
         schedule: "ring",
         knob: "",
@@ -89,7 +89,7 @@ mod tests {
         RING,
         Kernel {
             pass: Pass::Forward,
-            fusion: Fusion::Plain,
+            form: "",
             width: None,
             weight: Some(Dtype::Bf16),
             step: 0,
@@ -106,12 +106,12 @@ mod tests {
 
 extern "C" __global__ void __launch_bounds__(512, 1)
 toy_bwd_res_h6144_ring_w32(const __grid_constant__ cake::toy::BackwardParams params) {
-    cake::toy::bwd_ring<6144, 256, 2, 4, true, float>(params);
+    cake::toy::bwd_ring<6144, 256, 2, 4, cake::toy::forms::res, float>(params);
 }
 
 extern "C" __global__ void __launch_bounds__(512)
 toy_fwd_any_ring(const __grid_constant__ cake::toy::ForwardParams params) {
-    cake::toy::fwd_ring<0, 256, 2, false, cake::bf16>(params);
+    cake::toy::fwd_ring<0, 256, 2, cake::toy::forms::plain, cake::bf16>(params);
 }
 "#;
         assert_eq!(render(&KERNELS, Arch::Sm90), expected);

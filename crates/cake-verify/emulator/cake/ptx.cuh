@@ -12,6 +12,14 @@ inline u32 round_one(float value) {
 
 inline u32 round_pair(float low, float high) { return round_one(low) | round_one(high) << 16; }
 
+inline u32 clamp_pair(u32 pair, u32 low, u32 high) {
+    const auto clamp = [](float value, float least, float most) { return value < least ? least : value > most ? most : value; };
+    return round_pair(clamp(low_float(pair), low_float(low), low_float(high)), clamp(high_float(pair), high_float(low), high_float(high)));
+}
+
+// A board's approximation may be another neighbour of the quotient; nothing may depend on it.
+inline float reciprocal(float value) { return __uint_as_float(__float_as_uint(1.0f / value) + 1); }
+
 inline Unit load_unit(const void* address) {
     Unit unit;
     __builtin_memcpy(&unit, emulator::at(address, sizeof unit, false), sizeof unit);

@@ -95,7 +95,11 @@ impl Gpu {
         }
         let probe = from.len() - 1;
         let ctas = units.div_ceil(self.probes[probe].0.threads());
-        self.launch(probe, ctas, &probe::ForwardParams { units, inputs, output: to.address(), ..Default::default() })
+        self.launch(
+            probe,
+            ctas,
+            &probe::ForwardParams { units, inputs, outputs: [to.address(), 0], ..Default::default() },
+        )
     }
 
     fn launch(&self, probe: usize, ctas: u32, params: &probe::ForwardParams) -> Result<()> {

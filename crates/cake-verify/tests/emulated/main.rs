@@ -8,7 +8,8 @@ mod emulator;
 
 use cake_core::sums::plain;
 use cake_core::{DeviceInfo, Op, Place};
-use cake_kernels::rmsnorm::{self, ForwardParams, RowTensor};
+use cake_kernels::RowTensor;
+use cake_kernels::rmsnorm::{self, ForwardParams};
 use cake_rmsnorm::{Arch, Forward, RmsNormForward, Spec};
 use cake_verify::cases::Case;
 use cake_verify::cases::groups::{self, Profile};
