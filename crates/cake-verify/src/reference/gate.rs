@@ -1,5 +1,7 @@
 //! The gated RMSNorm, exactly but for the gate, which has [`GATE_PRECISION`] bits.
 
+use std::sync::OnceLock;
+
 use super::number::{self, PRECISION};
 use super::rmsnorm::{self, Gradient, Statistics};
 use rug::Float;
@@ -39,11 +41,17 @@ pub fn sigmoid(z: &Float) -> Float {
     Float::with_val(PRECISION, (exp + 1u32).recip())
 }
 
+/// The same of bf16 bits, computed once.
+fn known_sigmoid(z: u16) -> Float {
+    static KNOWN: [OnceLock<Float>; 1 << 16] = [const { OnceLock::new() }; 1 << 16];
+    KNOWN[usize::from(z)].get_or_init(|| sigmoid(&number::bf16(z))).clone()
+}
+
 impl Gate {
     /// Of bf16 bits.
     pub fn of(z: u16, form: Form) -> Gate {
+        let (s, rest) = (known_sigmoid(z), known_sigmoid(z ^ 0x8000));
         let z = number::bf16(z);
-        let (s, rest) = (sigmoid(&z), sigmoid(&Float::with_val(PRECISION, -&z)));
         let inner = product(&z, &rest) + 1u32;
         let (value, slope) = match form.sigmoid {
             true => (s.clone(), product(&s, &rest)),
