@@ -6,9 +6,12 @@ use cake_core::{Arch, DeviceInfo, Dtype, Kernel, Op, Program, Shape};
 use cake_kernels::Forms;
 use cake_kernels::RowTensor;
 use cake_kernels::rmsnorm::{BACKWARD, BackwardParams, FORWARD, ForwardParams, JOIN};
+use cake_kernels::silu_gate;
 use cake_rmsnorm::{BackwardSpec, CombineDw, CombineSpec, RmsNormBackward, RmsNormForward, Spec};
+use cake_silu_gate::{SiluGateBackward, SiluGateForward};
+use cake_verify::cases::gate::GateForm;
 use cake_verify::cases::groups::{self, Profile};
-use cake_verify::cases::shapes::TUNED;
+use cake_verify::cases::shapes::{GATED, TUNED};
 use cake_verify::cases::{CombineCase, Form};
 
 /// Programs that no route names, each with the reason why it is kept all the same.
@@ -47,18 +50,49 @@ fn backward(width: u32) -> impl Iterator<Item = BackwardSpec> {
     })
 }
 
+/// Every form of the gated forward.
+fn gate_forward(width: u32) -> impl Iterator<Item = cake_silu_gate::Spec> {
+    let of_weight = move |weight| {
+        let spec = cake_silu_gate::Spec { weight, ..cake_silu_gate::Spec::new(width) };
+        GateForm::ALL.map(|GateForm { activation, first }| cake_silu_gate::Spec {
+            activation,
+            gate_first: first,
+            ..spec
+        })
+    };
+    [Dtype::Bf16, Dtype::F32].into_iter().flat_map(of_weight)
+}
+
+/// Every form of the gated backward that routing or the division of the rows tells apart.
+fn gate_backward(width: u32) -> impl Iterator<Item = cake_silu_gate::BackwardSpec> {
+    gate_forward(width).flat_map(|norm| {
+        let all = cake_silu_gate::BackwardSpec::new(norm);
+        let given = cake_silu_gate::BackwardSpec { rstd: true, ..all };
+        let frozen = cake_silu_gate::BackwardSpec { dw: None, ..all };
+        let few = cake_silu_gate::BackwardSpec { max_sms: Some(64), ..all };
+        let any_order = cake_silu_gate::BackwardSpec { deterministic: false, ..all };
+        [all, given, frozen, few, any_order]
+    })
+}
+
 /// What has no form and no choice of programs.
 const JOINS: CombineSpec = CombineSpec { width: 1000, dw: Dtype::F32, accumulate: false };
 
 /// Everything that was compiled.
 fn programs() -> impl Iterator<Item = &'static Program> {
-    FORWARD.iter().chain(BACKWARD).flat_map(|forms| [&forms.plain, &forms.residual]).chain([&JOIN])
+    let norms = FORWARD.iter().chain(BACKWARD).flat_map(|forms| [&forms.plain, &forms.residual]);
+    norms.chain([&JOIN]).chain(silu_gate::FORWARD.iter().chain(silu_gate::BACKWARD).copied())
 }
 
 /// Widths that kernels have, and some that they have not.
 fn widths(all: &[&'static Forms]) -> BTreeSet<u32> {
     let of_kernels = all.iter().flat_map(|forms| forms.kernels()).filter_map(|kernel| kernel.width);
     of_kernels.chain(TUNED).chain([1, 100, 1000, 20000, 100_000]).collect()
+}
+
+/// The same of the gated norm.
+fn gate_widths() -> impl Iterator<Item = u32> {
+    GATED.into_iter().chain([1, 32, 100, 192, 1000, 20000])
 }
 
 /// Kernel names that some route names: on which architecture does not matter.
@@ -79,6 +113,8 @@ fn every_kernel_has_a_route_or_a_reason() {
     let mut routed = routed::<RmsNormForward>(widths(FORWARD).into_iter().flat_map(forward));
     routed.extend(self::routed::<RmsNormBackward>(widths(BACKWARD).into_iter().flat_map(backward)));
     routed.extend(self::routed::<CombineDw>([JOINS].into_iter()));
+    routed.extend(self::routed::<SiluGateForward>(gate_widths().flat_map(gate_forward)));
+    routed.extend(self::routed::<SiluGateBackward>(gate_widths().flat_map(gate_backward)));
     let (mut unrouted, mut needless) = (Vec::new(), Vec::new());
     for program in programs() {
         let excused = UNROUTED.iter().any(|(name, _)| *name == program.to_string());
@@ -111,6 +147,9 @@ fn every_kernel_has_a_case() {
         names.extend(tried::<RmsNormBackward>(arch, groups::backward::specs(Profile::Quick, arch)));
         let joins = groups::backward::combine().cases.iter().map(CombineCase::spec).collect();
         names.extend(tried::<CombineDw>(arch, joins));
+        let (forward, backward) = groups::gate::specs(Profile::Quick, arch);
+        names.extend(tried::<SiluGateForward>(arch, forward));
+        names.extend(tried::<SiluGateBackward>(arch, backward));
     }
     for kernel in programs().flat_map(Program::all) {
         assert!(names.contains(&kernel.to_string()), "{kernel}: no case of the quick profile reaches it");
@@ -167,27 +206,42 @@ fn every_backward_call_has_a_route() {
     every_call_has_a_route::<RmsNormBackward>(&specs, params);
 }
 
+#[test]
+fn every_gated_call_has_a_route() {
+    use cake_kernels::silu_gate::{BackwardParams, ForwardParams};
+    let widths = || (1..=2000).step_by(31).chain(GATED).chain([8192, 65_536]);
+    let params =
+        |spec: &cake_silu_gate::Spec, rows| ForwardParams { rows, width: spec.width, ..ForwardParams::default() };
+    every_call_has_a_route::<SiluGateForward>(&widths().flat_map(gate_forward).collect::<Vec<_>>(), params);
+    let params = |spec: &cake_silu_gate::BackwardSpec, rows| BackwardParams {
+        rows,
+        width: spec.norm.width,
+        dw: spec.dw.is_some().into(),
+        ..BackwardParams::default()
+    };
+    every_call_has_a_route::<SiluGateBackward>(&widths().flat_map(gate_backward).collect::<Vec<_>>(), params);
+}
+
 /// A caller allocates for the most rows it has.
 #[test]
 fn a_workspace_for_many_rows_serves_fewer() {
+    let widths = TUNED.into_iter().chain([1, 1000, 20_000]);
+    widths.flat_map(backward).for_each(|spec| serves_fewer::<RmsNormBackward>(&spec));
+    [64, 128, 512, 1000].into_iter().flat_map(gate_backward).for_each(|spec| serves_fewer::<SiluGateBackward>(&spec));
+}
+
+fn serves_fewer<O: Op>(spec: &O::Spec) {
     let device = DeviceInfo::typical(Arch::Sm90);
-    for width in TUNED.into_iter().chain([1, 1000, 20_000]) {
-        for spec in backward(width) {
-            for program in RmsNormBackward::programs(&spec, device.arch) {
-                let (mut most, mut at) = (0, 0);
-                for rows in (1..5000).chain((5000..300_000).step_by(997)) {
-                    let bytes = RmsNormBackward::workspace_bytes(&spec, program, rows, &device);
-                    if bytes > most {
-                        (most, at) = (bytes, rows);
-                    }
-                    if rows % 499 == 0 {
-                        let enough = RmsNormBackward::workspace_for_up_to(&spec, program, rows, &device);
-                        assert!(
-                            most <= enough,
-                            "{spec:?} {program}: {enough} bytes up to {rows} rows, {most} for {at}"
-                        );
-                    }
-                }
+    for program in O::programs(spec, device.arch) {
+        let (mut most, mut at) = (0, 0);
+        for rows in (1..5000).chain((5000..300_000).step_by(997)) {
+            let bytes = O::workspace_bytes(spec, program, rows, &device);
+            if bytes > most {
+                (most, at) = (bytes, rows);
+            }
+            if rows % 499 == 0 {
+                let enough = O::workspace_for_up_to(spec, program, rows, &device);
+                assert!(most <= enough, "{spec:?} {program}: {enough} bytes up to {rows} rows, {most} for {at}");
             }
         }
     }
@@ -204,8 +258,18 @@ fn any_width_and_any_layout_is_served() {
             for spec in backward(width) {
                 assert!(!RmsNormBackward::programs(&spec, arch).is_empty(), "{arch} {spec:?}");
             }
+            for spec in gate_backward(width) {
+                assert!(!SiluGateForward::programs(&spec.norm, arch).is_empty(), "{arch} {spec:?}");
+                assert!(!SiluGateBackward::programs(&spec, arch).is_empty(), "{arch} {spec:?}");
+            }
         }
     }
+}
+
+#[test]
+fn the_gated_widths_are_those_of_the_kernels() {
+    let of_kernels = silu_gate::FORWARD.iter().chain(silu_gate::BACKWARD).filter_map(|program| program.bf16[0].width);
+    assert_eq!(of_kernels.collect::<BTreeSet<u32>>(), BTreeSet::from(GATED));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use cake_core::{Device, Error};
 
 use super::{Context, Task};
+use crate::cases::gate::{GateBackwardCase, GateCase};
 use crate::cases::{BackwardCase, Case};
 use crate::checks::matrix;
 use crate::engine::target::Target;
@@ -64,6 +65,8 @@ pub fn without_device(seed: u64) -> Result<String, String> {
     let case = Case::new(3, 128);
     let tally = matrix::judge(&case, &Target::Host, seed, 4096, true);
     let tally = tally.merge(matrix::judge(&BackwardCase::of(case), &Target::Host, seed, 4096, true));
+    let tally = tally.merge(matrix::judge(&GateCase::new(3, 128), &Target::Host, seed, 4096, true));
+    let tally = tally.merge(matrix::judge(&GateBackwardCase::new(3, 128), &Target::Host, seed, 4096, true));
     if tally.failures() > 0 {
         return Err(tally.messages());
     }

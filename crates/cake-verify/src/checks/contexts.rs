@@ -2,6 +2,7 @@
 //! the one that is used.
 
 use super::{Context, Task};
+use crate::cases::gate::GateBackwardCase;
 use crate::cases::{BackwardCase, Case};
 use crate::engine::call::Arguments;
 use crate::engine::driver::{Current, current_context};
@@ -53,6 +54,9 @@ fn calls(context: &Context) -> Result<(), String> {
     let backward = Setup::new(&case, &context.target, context.seed).map_err(text)?;
     backward.run(&context.target.plan(&case.spec()).map_err(text)?).map_err(text)?;
     unchanged("a call with a workspace")?;
+    let gate = Setup::new(&GateBackwardCase::new(3, 128), &context.target, context.seed).map_err(text)?;
+    gate.run(&context.target.plan(&gate.case.spec()).map_err(text)?).map_err(text)?;
+    unchanged("a gated call")?;
     let mut bad = setup.call();
     bad.eps = -1.0;
     if bad.run(&plan, &setup.lane).is_ok() {

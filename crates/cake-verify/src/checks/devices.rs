@@ -3,6 +3,7 @@
 use cake_core::{Device, Error, Place, Plan};
 
 use super::{Context, Task};
+use crate::cases::gate::GateBackwardCase;
 use crate::cases::{BackwardCase, Case, Form};
 use crate::engine::call::Arguments;
 use crate::engine::driver::{Current, current_context};
@@ -40,6 +41,7 @@ fn interleave(context: &Context, other: Device) -> Result<(), String> {
     let case = Case::new(33, 6144).form(Form::COMMON[1]);
     let targets = [Target::Cuda(first), Target::Cuda(other)];
     take_turns(&BackwardCase::of(Case { rstd: false, ..case.clone() }), &targets, context.seed)?;
+    take_turns(&GateBackwardCase::new(33, 128), &targets, context.seed)?;
     let (setups, plans) = take_turns(&case, &targets, context.seed)?;
     // Tensors of one device, a plan or a stream of the other; then one tensor of the other among the rest.
     let place = targets[0].place();

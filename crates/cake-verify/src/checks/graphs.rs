@@ -3,6 +3,7 @@
 use cake_core::Error;
 
 use super::{Context, Task};
+use crate::cases::gate::{GateBackwardCase, GateCase, GateForm};
 use crate::cases::values::Values;
 use crate::cases::{BackwardCase, Case, Form};
 use crate::engine::driver::Graph;
@@ -25,7 +26,9 @@ pub fn tasks() -> [Task; 3] {
 fn cold(context: &Context) -> Result<(), String> {
     let case = Case::new(64, 6144);
     cold_of(context, &case)?;
-    cold_of(context, &BackwardCase::of(Case { rstd: false, ..case }))
+    cold_of(context, &BackwardCase::of(Case { rstd: false, ..case }))?;
+    cold_of(context, &GateCase::new(64, 128))?;
+    cold_of(context, &GateBackwardCase::new(64, 128))
 }
 
 fn cold_of<C: Subject>(context: &Context, case: &C) -> Result<(), String> {
@@ -55,6 +58,13 @@ fn replays(context: &Context) -> Result<(), String> {
             let case = Case::new(300, width).form(form);
             replay(context, &BackwardCase::of(case.clone()))?;
             replay(context, &case)?;
+        }
+    }
+    for form in GateForm::ALL {
+        for width in [128, 1000] {
+            let case = GateCase { form, ..GateCase::new(300, width) };
+            replay(context, &case)?;
+            replay(context, &GateBackwardCase::of(case))?;
         }
     }
     Ok(())
@@ -90,7 +100,9 @@ fn replay<C: Subject>(context: &Context, case: &C) -> Result<(), String> {
 fn no_rows(context: &Context) -> Result<(), String> {
     let case = Case::new(0, 6144);
     no_rows_of(context, &case)?;
-    no_rows_of(context, &BackwardCase::of(case))
+    no_rows_of(context, &BackwardCase::of(case))?;
+    no_rows_of(context, &GateCase::new(0, 128))?;
+    no_rows_of(context, &GateBackwardCase::new(0, 128))
 }
 
 fn no_rows_of<C: Subject>(context: &Context, case: &C) -> Result<(), String> {

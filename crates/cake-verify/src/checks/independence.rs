@@ -4,6 +4,7 @@
 use cake_core::{Plan, Result};
 
 use super::{Context, Task};
+use crate::cases::gate::{GateBackwardCase, GateCase, GateForm};
 use crate::cases::values::Values;
 use crate::cases::{BackwardCase, Case, Form};
 use crate::engine::setup::{Outputs, Setup};
@@ -21,9 +22,24 @@ const WIDTHS: [u32; 6] = [128, 1000, 1024, 4096, 6144, 8192];
 /// A task for each width.
 pub fn tasks() -> impl Iterator<Item = Task> {
     const WHY: &str = "a block size or program chosen from the number of rows shows in the bits";
-    WIDTHS
+    let norms = WIDTHS
         .into_iter()
-        .map(|width| Task::new(format!("independence/h{width}"), WHY, move |context| of_width(context, width)))
+        .map(|width| Task::new(format!("independence/h{width}"), WHY, move |context| of_width(context, width)));
+    norms.chain([Task::new("independence/gate", WHY, of_gates)])
+}
+
+fn of_gates(context: &Context) -> Tally {
+    let mut tally = Tally::default();
+    for (width, form) in [(64, 0), (128, 0), (128, 1), (128, 2), (128, 3), (512, 0), (1000, 0)] {
+        for rows in ROWS.into_iter().filter(|rows| rows * u64::from(width) <= context.profile.most_elements()) {
+            let case = GateCase { form: GateForm::ALL[form], ..GateCase::new(rows, width) };
+            let norm = Case { rstd: false, ..case.norm.clone() };
+            let backward = GateBackwardCase::of(GateCase { norm, ..case.clone() });
+            tally.judge_result(CHECK, &case.to_string(), compare(&context.target, context.seed, &case));
+            tally.judge_result(CHECK, &backward.to_string(), compare(&context.target, context.seed, &backward));
+        }
+    }
+    tally
 }
 
 fn of_width(context: &Context, width: u32) -> Tally {

@@ -3,8 +3,9 @@
 use cake_core::{Buffer, Error, Result, Stream};
 
 use super::{Context, Task};
+use crate::cases::gate::{GateBackwardCase, GateCase, GateForm};
 use crate::cases::{BackwardCase, Case, Form};
-use crate::engine::call::{Arguments, BackwardCall};
+use crate::engine::call::Arguments;
 use crate::engine::setup::Setup;
 use crate::engine::subject::Subject;
 use crate::report::Tally;
@@ -26,15 +27,28 @@ pub fn tasks() -> impl Iterator<Item = Task> {
             judge(context, Form::COMMON.map(|form| BackwardCase::of(Case::new(rows, width).form(form))))
         })
     });
+    let gates = [(64, 140_003), (128, 70_001), (512, 17_001), (1000, 9001)].map(|(width, rows)| {
+        Task::new(format!("repeats/gate_h{width}"), WHY, move |context| {
+            let rows = context.profile.pick(rows / 4, rows);
+            let forms = || GateForm::ALL.into_iter().map(|form| GateCase { form, ..GateCase::new(rows, width) });
+            let forward = judge(context, forms());
+            forward.merge(judge(context, forms().map(GateBackwardCase::of)))
+        })
+    });
     let why = "sums of a larger call are taken for those of a smaller one, or the header does not rest";
     let workspaces = Task::new("repeats/workspaces", why, |context| {
         let mut tally = Tally::default();
+        for width in [128, 1000] {
+            let gate = |rows| GateBackwardCase::new(rows, width);
+            tally.judge_result(CHECK, &format!("gate h{width}"), one_workspace(context, gate));
+        }
         for width in [128, 1000, 6144] {
-            tally.judge_result(CHECK, &format!("h{width}"), one_workspace(context, width));
+            let norm = |rows| BackwardCase::of(Case { rstd: false, ..Case::new(rows, width) });
+            tally.judge_result(CHECK, &format!("h{width}"), one_workspace(context, norm));
         }
         tally
     });
-    forward.into_iter().chain(backward).chain([workspaces.device()])
+    forward.into_iter().chain(backward).chain(gates).chain([workspaces.device()])
 }
 
 fn judge<C: Subject>(context: &Context, cases: impl IntoIterator<Item = C>) -> Tally {
@@ -46,22 +60,19 @@ fn judge<C: Subject>(context: &Context, cases: impl IntoIterator<Item = C>) -> T
 }
 
 /// Calls of many and of few rows take turns on one workspace, which nobody sets in between.
-fn one_workspace(context: &Context, width: u32) -> Result<(), String> {
-    let of_rows = |rows| BackwardCase::of(Case { rstd: false, ..Case::new(rows, width) });
+fn one_workspace<C: Subject>(context: &Context, of_rows: impl Fn(u64) -> C) -> Result<(), String> {
     let setup = |rows| Setup::new(&of_rows(rows), &context.target, context.seed + rows).map_err(text);
     let (many, others) = (setup(4099)?, [setup(3)?, setup(517)?, setup(1031)?]);
     let spec = many.case.spec();
-    for way in context.target.plans(&spec).map_err(text)?.iter() {
+    for way in context.target.plans::<C::Op>(&spec).map_err(text)?.iter() {
         if way.obstacle(&spec, many.shape().map_err(text)?).is_some() {
             continue;
         }
         many.reset().map_err(text)?; // another program may have been lent more
         for few in others.iter().chain(&others) {
             many.run(&way.plan).map_err(text)?;
-            let workspace = many.call_for(&way.plan).workspace;
-            let call = BackwardCall { workspace, ..few.call() };
             few.lane.synchronize().map_err(text)?;
-            call.run(&way.plan, &many.lane).map_err(text)?;
+            few.call_in(&many, &way.plan).run(&way.plan, &many.lane).map_err(text)?;
             for setup in [few, &many] {
                 setup.expect_canonical().map_err(|problem| format!("{}: {problem}", way.name))?;
             }

@@ -3,6 +3,7 @@
 use cake_core::Plan;
 
 use super::{Context, Task};
+use crate::cases::gate::{GateBackwardCase, GateCase};
 use crate::cases::{BackwardCase, Case, Form};
 use crate::engine::setup::Setup;
 use crate::engine::subject::Subject;
@@ -30,7 +31,10 @@ fn shared_plans(context: &Context) -> Result<(), String> {
         widths.iter().flat_map(|&width| Form::COMMON.map(|form| Case::new(37, width).form(form))).collect();
     let backward: Vec<BackwardCase> = cases.iter().cloned().map(BackwardCase::of).collect();
     share(context, &cases)?;
-    share(context, &backward)
+    share(context, &backward)?;
+    let gates = [64, 128, 1000].map(|width| GateCase::new(37, width));
+    share(context, &gates)?;
+    share(context, &gates.map(GateBackwardCase::of))
 }
 
 fn share<C: Subject>(context: &Context, cases: &[C]) -> Result<(), String> {
@@ -60,10 +64,12 @@ fn share<C: Subject>(context: &Context, cases: &[C]) -> Result<(), String> {
 fn first_use(context: &Context) -> Result<(), String> {
     let start = std::sync::Barrier::new(THREADS as usize);
     on_every_thread(|thread| {
-        let case = Case::new(5, [128, 6144][thread as usize / 2 % 2]);
-        match thread % 2 {
+        let case = Case::new(5, [128, 6144][thread as usize / 4]);
+        match thread % 4 {
             0 => use_first(context, &start, &case),
-            _ => use_first(context, &start, &BackwardCase::of(case)),
+            1 => use_first(context, &start, &BackwardCase::of(case)),
+            2 => use_first(context, &start, &GateCase::of(case)),
+            _ => use_first(context, &start, &GateBackwardCase::of(GateCase::of(case))),
         }
     })
 }
@@ -81,7 +87,9 @@ fn use_first<C: Subject>(context: &Context, start: &std::sync::Barrier, case: &C
 fn dropped_inputs(context: &Context) -> Result<(), String> {
     let case = Case::new(2000, 4096);
     drop_inputs_of(context, &case)?;
-    drop_inputs_of(context, &BackwardCase::of(case))
+    drop_inputs_of(context, &BackwardCase::of(case))?;
+    drop_inputs_of(context, &GateCase::new(50_000, 128))?;
+    drop_inputs_of(context, &GateBackwardCase::new(50_000, 128))
 }
 
 fn drop_inputs_of<C: Subject>(context: &Context, case: &C) -> Result<(), String> {

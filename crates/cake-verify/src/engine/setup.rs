@@ -78,6 +78,13 @@ impl<C: Subject> Setup<C> {
         self.call_with(plan.workspace_bytes(rows_of(&self.case)))
     }
 
+    /// The call, in the workspace of another setup as a plan asks that one for it.
+    pub fn call_in<'m>(&'m self, other: &'m Setup<C>, plan: &Plan<C::Op>) -> C::Call<'m> {
+        let bytes = plan.workspace_bytes(rows_of(&other.case));
+        let scratch = other.scratch.as_ref().filter(|_| bytes > 0);
+        self.case.call(|name| self.find(name), scratch.map(|scratch| scratch.space(bytes)))
+    }
+
     fn call_with(&self, bytes: u64) -> C::Call<'_> {
         let scratch = self.scratch.as_ref().filter(|_| bytes > 0);
         self.case.call(|name| self.find(name), scratch.map(|scratch| scratch.space(bytes)))
