@@ -4,6 +4,7 @@ mod accepted;
 mod backward;
 mod changes;
 mod combine;
+mod gate;
 mod refusals;
 mod workspaces;
 
@@ -11,6 +12,7 @@ use cake_core::{Dtype, Error, Op, Place, Plan};
 use cake_rmsnorm::{BackwardSpec, CombineDw, CombineSpec, ForwardPlan, RmsNormBackward, RmsNormForward, Spec};
 
 use super::{Context, Task};
+use crate::cases::gate::GateCase;
 use crate::cases::{BackwardCase, Case, Form};
 use crate::engine::call::Arguments;
 use crate::engine::setup::Setup;
@@ -39,7 +41,9 @@ pub fn tasks() -> impl Iterator<Item = Task> {
     let combine = refused("arguments/combine".into(), combine::REFUSALS);
     let accepted = Task::new("arguments/accepted", "slices that touch no common byte are refused", accepted::judge);
     let plans = Task::new("arguments/plans", "a plan is made that no program serves", judge_plans);
-    forward.chain([backward, combine, accepted, plans, workspaces::task()])
+    let gates =
+        [refused("arguments/gate".into(), gate::FORWARD), refused("arguments/gate_backward".into(), gate::BACKWARD)];
+    forward.chain(gates).chain([backward, combine, accepted, plans, workspaces::task()])
 }
 
 fn refused<C: Subject>(name: String, refusals: &'static [Refusal<C>]) -> Task {
@@ -160,14 +164,39 @@ fn judge_plans(context: &Context) -> Tally {
     for (what, spec, expected) in specs {
         tally.judge_result(CHECK, what, not_made(target.plan::<CombineDw>(&spec), expected));
     }
+    judge_gate_plans(&mut tally, target);
     if let Target::Cuda(device) = target {
         let unknown = ForwardPlan::forced(device, good_spec, "rmsnorm_fwd_h63_row");
         tally.judge_result(CHECK, "unknown program", not_made(unknown, ("Program", "rmsnorm_fwd_h63_row")));
         let forward = good(Form::COMMON[0]);
         tally.judge_result(CHECK, "sides", wrong_side(&BackwardCase::of(forward.clone()), target, context.seed));
         tally.judge_result(CHECK, "sides", wrong_side(&forward, target, context.seed));
+        tally.judge_result(CHECK, "sides", wrong_side(&GateCase::new(3, 64), target, context.seed));
     }
     tally
+}
+
+/// The same of the gated norm.
+fn judge_gate_plans(tally: &mut Tally, target: &Target) {
+    use cake_silu_gate::{BackwardSpec, SiluGateBackward, SiluGateForward, Spec};
+    let specs = [
+        ("gates of width 0", Spec::new(0), ("Size", "width")),
+        ("gates with an f16 weight", Spec { weight: Dtype::F16, ..Spec::new(64) }, ("Dtype", "weight")),
+    ];
+    for (what, norm, expected) in specs {
+        tally.judge_result(CHECK, what, not_made(target.plan::<SiluGateForward>(&norm), expected));
+        let plan = target.plan::<SiluGateBackward>(&BackwardSpec::new(norm));
+        tally.judge_result(CHECK, &format!("backward: {what}"), not_made(plan, expected));
+    }
+    let all = BackwardSpec::new(Spec::new(64));
+    let specs = [
+        ("gates with an f16 dw", BackwardSpec { dw: Some(Dtype::F16), ..all }, ("Dtype", "dw")),
+        ("gates adding to no dw", BackwardSpec { dw: None, accumulate: true, ..all }, ("Missing", "dw")),
+        ("gates on no SM", BackwardSpec { max_sms: Some(0), ..all }, ("Size", "max_sms")),
+    ];
+    for (what, spec, expected) in specs {
+        tally.judge_result(CHECK, what, not_made(target.plan::<SiluGateBackward>(&spec), expected));
+    }
 }
 
 fn not_made<O: Op>(plan: Result<Plan<O>, Error>, expected: (&str, &str)) -> Result<(), String> {
