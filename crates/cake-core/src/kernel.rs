@@ -58,6 +58,11 @@ impl Kernel {
         arch as u8 >= self.since as u8
     }
 
+    /// Whether `arch` can run the kernel and it fits rows of `width` elements.
+    pub fn serves(&self, width: u32, arch: Arch) -> bool {
+        self.runs_on(arch) && self.width.is_none_or(|own| own == width)
+    }
+
     /// Path of the schedule's source below `cuda/`.
     pub fn source(&self) -> String {
         format!("{}/{}_{}.cuh", self.op, self.pass, self.schedule)

@@ -7,6 +7,7 @@
 //! | [`Route`], [`RouteTable`], [`Op`], [`Plan`] | when it is used: from (device, shape) to a launch |
 //! | [`Workspace`], [`GridBarrier`] | scratch memory of a stream, and the barrier whose word lies in it |
 //! | [`TensorView`], [`TensorViewMut`], [`overlap`], [`rows`] | arguments, and which of them may share memory |
+//! | [`bind`], [`chunks`], [`host`] | what operators on rows have in common: checks, the division of rows, the host path |
 //! | [`sums`] | the canonical order of every sum, on the host |
 //! | [`Error`] | the one error type |
 //!
@@ -15,10 +16,13 @@
 
 mod arch;
 mod barrier;
+pub mod bind;
+pub mod chunks;
 mod device;
 mod driver;
 mod dtype;
 mod error;
+pub mod host;
 mod image;
 mod kernel;
 mod op;

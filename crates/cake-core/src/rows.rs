@@ -3,6 +3,19 @@
 /// Most levels of row indices that remain after folding.
 pub const MAX_LEVELS: usize = 6;
 
+/// Where the rows of a tensor are, as kernels take it: mirrored by `cuda/cake/rows.cuh`. Strides count elements; levels of
+/// row indices are counted from the innermost.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RowTensor {
+    /// Address of the first element; 0 when the tensor is absent.
+    pub address: u64,
+    /// Stride of level 0.
+    pub pitch: u64,
+    /// Stride of level 1.
+    pub outer: u64,
+}
+
 /// The leading dimensions of `N` tensors of one shape, folded as far as all of them allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rows<const N: usize> {

@@ -11,22 +11,10 @@ pub mod probe;
 pub mod rmsnorm;
 pub mod silu_gate;
 
+pub use cake_core::rows::RowTensor;
 pub use images::{OPS, image, kernels};
 
 use cake_core::{Kernel, Program};
-
-/// Where the rows of a tensor are, mirrored by `cuda/cake/rows.cuh`. Strides count elements; levels of row indices are
-/// counted from the innermost.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct RowTensor {
-    /// Address of the first element; 0 when the tensor is absent.
-    pub address: u64,
-    /// Stride of level 0.
-    pub pitch: u64,
-    /// Stride of level 1.
-    pub outer: u64,
-}
 
 /// The same schedule and geometry without and with a residual.
 #[derive(Debug)]

@@ -1,5 +1,6 @@
 //! What a caller passes.
 
+use cake_core::bind::{expect_some, expect_weight_dtype};
 use cake_core::{Dtype, Error, Result, TensorView, TensorViewMut, Workspace};
 
 /// What a plan fixes. Activations (x, y, residual, h) are BF16, statistics FP32.
@@ -22,13 +23,11 @@ impl Spec {
     }
 
     pub(crate) fn check(&self) -> Result<()> {
-        if self.width == 0 {
-            return Err(Error::Size { argument: "width", expected: "1 or more", actual: 0 });
-        }
+        expect_some("width", self.width)?;
         match self.weight {
-            Some(actual @ Dtype::F16) => Err(Error::Dtype { argument: "weight", expected: "bf16 or f32", actual }),
+            Some(dtype) => expect_weight_dtype("weight", dtype),
             None if self.offset => Err(Error::Missing { argument: "weight", because: "the plan adds an offset to it" }),
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 }
@@ -64,7 +63,6 @@ impl BackwardSpec {
     pub(crate) fn check(&self) -> Result<()> {
         self.norm.check()?;
         match self.dw {
-            Some(actual @ Dtype::F16) => return Err(Error::Dtype { argument: "dw", expected: "bf16 or f32", actual }),
             Some(_) if self.norm.weight.is_none() => {
                 return Err(Error::Unexpected { argument: "dw", because: "the plan has no weight" });
             }
@@ -74,12 +72,10 @@ impl BackwardSpec {
             None if !self.dx => {
                 return Err(Error::Missing { argument: "dx", because: "the plan computes no other gradient" });
             }
-            _ => {}
+            Some(dtype) => expect_weight_dtype("dw", dtype)?,
+            None => {}
         }
-        match self.max_sms {
-            Some(0) => Err(Error::Size { argument: "max_sms", expected: "1 or more", actual: 0 }),
-            _ => Ok(()),
-        }
+        self.max_sms.map_or(Ok(()), |sms| expect_some("max_sms", sms))
     }
 }
 

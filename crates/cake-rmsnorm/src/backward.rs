@@ -1,16 +1,15 @@
 //! The backward operator: argument checks, and the binding of a call to kernel parameters.
 
+use cake_core::bind::{Bound, argument, expect, expect_eps, expect_rows, refuse_workspace};
+use cake_core::chunks::{self, Chunks, Divider};
 use cake_core::overlap::refuse_overlap;
 use cake_core::sums::{self, LEAF_ROWS};
 use cake_core::{
-    Arch, DeviceInfo, Dtype, Error, Image, Kernel, Op, Place, Program, RawView, Result, Route, RouteTable, Shape,
-    Workspace,
+    Arch, DeviceInfo, Dtype, Image, Kernel, Op, Place, Program, RawView, Result, Route, RouteTable, Shape, Workspace,
 };
 use cake_kernels::rmsnorm::backward::{DW, ROW_TENSORS, RSTD, TENSORS, WEIGHT};
 use cake_kernels::rmsnorm::{self, BackwardParams};
 
-use crate::bind::{Bound, argument, expect, expect_rows, serves};
-use crate::chunks::{self, Chunks};
 use crate::{Backward, BackwardSpec, host, routes};
 
 /// RMSNorm backward. With `g = dy * w` and `xhat = x * rstd`, `dx = bf16(rstd * (g - xhat * mean(g * xhat)) [+ dh])` and
@@ -37,9 +36,8 @@ unsafe impl Op for RmsNormBackward {
     }
 
     fn check(spec: &BackwardSpec, place: Place, args: &Backward<'_>) -> Result<(Shape, BackwardParams)> {
-        if !spec.rstd && !sums::rms::eps_is_valid(args.eps) {
-            let actual = args.eps.into();
-            return Err(Error::Value { argument: "eps", expected: "a finite number, 0 or more", actual });
+        if !spec.rstd {
+            expect_eps(args.eps)?;
         }
         let norm = &spec.norm;
         let x = args.x.raw().named("x");
@@ -104,20 +102,20 @@ unsafe impl Op for RmsNormBackward {
         let residual = spec.norm.residual && spec.dx;
         let forms = rmsnorm::BACKWARD.iter().map(|forms| if residual { &forms.residual } else { &forms.plain });
         let serve = |program: &&'static Program| {
-            serves(&program.bf16[0], spec.norm.width, arch) && !Self::kernels(spec, program).is_empty()
+            program.bf16[0].serves(spec.norm.width, arch) && !Self::kernels(spec, program).is_empty()
         };
         forms.filter(serve).collect()
     }
 
     fn shared_bytes(spec: &BackwardSpec, kernel: &Kernel, params: Option<&BackwardParams>) -> u32 {
-        let join = 16 * kernel.threads(); // what joining the chunks' sums takes
+        let join = chunks::join_bytes(kernel);
         match kernel.schedule {
             "scan" => join.max(cake_kernels::scan_shared_bytes(kernel, spec.norm.width)),
             "split" if spec.dw.is_none() => 0,
             "split" => 2 * join * split_levels(kernel, params).max(1),
             _ => {
                 let levels = params.map_or(31, |params| params.shared_levels);
-                join.max(chunks::walk_bytes(spec, kernel, levels))
+                join.max(chunks::walk_bytes(spec.norm.width, kernel, levels))
             }
         }
     }
@@ -145,11 +143,8 @@ unsafe impl Op for RmsNormBackward {
             params.columns = split_columns(kernel, params, device);
             return;
         }
-        let chunks = Chunks::new(spec, kernel, params.rows, device);
-        params.chunk = chunks.rows;
-        params.chunks = chunks.count;
-        params.ctas = chunks.ctas;
-        params.shared_levels = chunks.shared_levels;
+        let Chunks { rows, count, ctas, shared_levels, .. } = divider(spec, kernel, device).chunks(params.rows);
+        (params.chunk, params.chunks, params.ctas, params.shared_levels) = (rows, count, ctas, shared_levels);
         // Without a fold to wait for, fetching ahead comes too early: at H = 6144, T = 65536 dw alone took 592 us so, 408 without.
         params.ahead = route.filter(|_| spec.dx).map_or(0, |route| route.half_rows_ahead / 2);
     }
@@ -163,13 +158,15 @@ unsafe impl Op for RmsNormBackward {
         if kernel.schedule == "split" || spec.dw.is_none() {
             return 0;
         }
-        Chunks::new(spec, kernel, rows, device).workspace
+        divider(spec, kernel, device).chunks(rows).workspace
     }
 
     fn workspace_for_up_to(spec: &BackwardSpec, program: &Program, rows: u32, device: &DeviceInfo) -> u64 {
         let kernel = &program.kernels(spec.norm.weight)[0];
-        let edges = Chunks::edges(spec, kernel, rows, device);
-        edges.map(|rows| Self::workspace_bytes(spec, program, rows, device)).max().unwrap_or(0)
+        if kernel.schedule == "split" || spec.dw.is_none() {
+            return 0;
+        }
+        divider(spec, kernel, device).workspace_for_up_to(rows)
     }
 
     fn workspace<'b>(args: &'b mut Backward<'_>) -> Option<&'b mut Workspace> {
@@ -190,22 +187,9 @@ unsafe impl Op for RmsNormBackward {
     }
 }
 
-/// Refuses a workspace that shares bytes with a tensor.
-fn refuse_workspace<'a>(workspace: &Workspace, place: Place, tensors: impl Iterator<Item = &'a RawView>) -> Result<()> {
-    let range = workspace.range();
-    for view in tensors.filter(|view| view.place == place) {
-        let other_range = view.byte_range();
-        if range.0 < other_range.1 && other_range.0 < range.1 {
-            return Err(Error::Overlap {
-                output: "workspace",
-                output_range: range,
-                other: view.argument,
-                other_range,
-                hint: "",
-            });
-        }
-    }
-    Ok(())
+/// How the rows of a call are divided.
+fn divider<'a>(spec: &BackwardSpec, kernel: &'a Kernel, device: &'a DeviceInfo) -> Divider<'a> {
+    Divider { width: spec.norm.width, kernel, device, max_sms: spec.max_sms, unordered: !spec.deterministic }
 }
 
 /// The call as routing and kernels see it. `views` are in the order of [`rmsnorm::backward`].

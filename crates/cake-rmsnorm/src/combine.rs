@@ -1,5 +1,6 @@
 //! Joining the weight gradients of row shards: the rest of the row tree.
 
+use cake_core::bind::{expect, expect_some, expect_weight_dtype};
 use cake_core::overlap::refuse_overlap;
 use cake_core::{
     Arch, DeviceInfo, Dtype, Error, Image, Kernel, Op, Place, Program, Result, Route, RouteTable, Shape, TensorView,
@@ -8,7 +9,6 @@ use cake_core::{
 use cake_kernels::RowTensor;
 use cake_kernels::rmsnorm::{self, BackwardParams, backward};
 
-use crate::bind::expect;
 use crate::host;
 
 /// What a plan that joins weight gradients fixes.
@@ -50,13 +50,8 @@ unsafe impl Op for CombineDw {
     const NAME: &'static str = "rmsnorm_combine_dw";
 
     fn check_spec(spec: &CombineSpec) -> Result<()> {
-        match spec {
-            CombineSpec { width: 0, .. } => Err(Error::Size { argument: "width", expected: "1 or more", actual: 0 }),
-            CombineSpec { dw: actual @ Dtype::F16, .. } => {
-                Err(Error::Dtype { argument: "dw", expected: "bf16 or f32", actual: *actual })
-            }
-            _ => Ok(()),
-        }
+        expect_some("width", spec.width)?;
+        expect_weight_dtype("dw", spec.dw)
     }
 
     fn check(spec: &CombineSpec, place: Place, args: &Combine<'_>) -> Result<(Shape, BackwardParams)> {

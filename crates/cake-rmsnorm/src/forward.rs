@@ -1,12 +1,12 @@
 //! The forward operator: argument checks, and the binding of a call to kernel parameters.
 
+use cake_core::bind::{Bound, argument, expect, expect_eps, expect_rows};
 use cake_core::overlap::refuse_overlap;
 use cake_core::{
-    Arch, DeviceInfo, Dtype, Error, Image, Kernel, Op, Place, Program, RawView, Result, Route, RouteTable, Shape, sums,
+    Arch, DeviceInfo, Dtype, Image, Kernel, Op, Place, Program, RawView, Result, Route, RouteTable, Shape, sums,
 };
 use cake_kernels::rmsnorm::{self, ForwardParams, ROW_TENSORS, RSTD, TENSORS, WEIGHT};
 
-use crate::bind::{Bound, argument, expect, expect_rows, serves};
 use crate::{Forward, Spec, host, routes};
 
 /// RMSNorm forward: `y = bf16(x * rstd * w)`, `rstd = 1 / sqrt(mean(x^2) + eps)`, with `x` replaced by
@@ -32,10 +32,7 @@ unsafe impl Op for RmsNormForward {
     }
 
     fn check(spec: &Spec, place: Place, args: &Forward<'_>) -> Result<(Shape, ForwardParams)> {
-        if !sums::rms::eps_is_valid(args.eps) {
-            let actual = args.eps.into();
-            return Err(Error::Value { argument: "eps", expected: "a finite number, 0 or more", actual });
-        }
+        expect_eps(args.eps)?;
         let x = args.x.raw().named("x");
         let y = args.y.raw().named("y");
         let weight = argument("weight", args.weight.as_ref().map(|v| v.raw()), spec.weight.is_some())?;
@@ -78,7 +75,7 @@ unsafe impl Op for RmsNormForward {
 
     fn programs(spec: &Spec, arch: Arch) -> Vec<&'static Program> {
         let forms = rmsnorm::FORWARD.iter().map(|forms| if spec.residual { &forms.residual } else { &forms.plain });
-        forms.filter(|program| serves(&program.bf16[0], spec.width, arch)).collect()
+        forms.filter(|program| program.bf16[0].serves(spec.width, arch)).collect()
     }
 
     fn shared_bytes(spec: &Spec, kernel: &Kernel, _: Option<&ForwardParams>) -> u32 {

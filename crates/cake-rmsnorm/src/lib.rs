@@ -95,8 +95,6 @@
 
 mod args;
 mod backward;
-mod bind;
-mod chunks;
 mod combine;
 mod forward;
 mod host;

@@ -1,6 +1,7 @@
 //! The matrix: groups of cases, each group with its reason. A group is one test of `tests/device.rs`.
 
 pub mod backward;
+pub mod gate;
 
 use cake_core::{Arch, DeviceInfo, Dtype, Op, Shape};
 use cake_rmsnorm::{RmsNormForward, Spec};
@@ -200,6 +201,7 @@ const SEVEN: [Layout; 7] = [
     Layout::Swapped,
 ];
 
+#[derive(Clone, Copy)]
 struct Tensor {
     name: &'static str,
     set: fn(&mut Layouts, Layout),

@@ -1,5 +1,6 @@
 //! What is tried: cases as data, each with its reason. Nothing here runs anything.
 
+pub mod gate;
 pub mod groups;
 pub mod layout;
 pub mod random;
@@ -56,6 +57,8 @@ pub struct Layouts {
     pub dh: Layout,
     pub dx: Layout,
     pub dw: Layout,
+    pub z: Layout,
+    pub dz: Layout,
 }
 
 impl Layouts {
@@ -72,6 +75,8 @@ impl Layouts {
             dh: layout,
             dx: layout,
             dw: layout,
+            z: layout,
+            dz: layout,
         }
     }
 }
@@ -258,9 +263,9 @@ impl fmt::Display for Case {
         if self.weights != Weights::Usual {
             write!(f, " weights={:?}", self.weights)?;
         }
-        let Layouts { x, residual, y, h, rstd, weight, dy, dh, dx, dw } = self.layouts;
+        let Layouts { x, residual, y, h, rstd, weight, dy, dh, dx, dw, z, dz } = self.layouts;
         let forward = [("x", x), ("residual", residual), ("y", y), ("h", h), ("rstd", rstd), ("weight", weight)];
-        let named = forward.into_iter().chain([("dy", dy), ("dh", dh), ("dx", dx), ("dw", dw)]);
+        let named = forward.into_iter().chain([("dy", dy), ("dh", dh), ("dx", dx), ("dw", dw), ("z", z), ("dz", dz)]);
         for (name, layout) in named {
             if layout != Layout::Contiguous {
                 write!(f, " {name}:{layout:?}")?;

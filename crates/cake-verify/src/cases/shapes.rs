@@ -3,6 +3,9 @@
 /// Widths with tuned programs.
 pub use cake_kernels::rmsnorm::FORWARD_WIDTHS as TUNED;
 
+/// Widths with programs of the gated norm.
+pub const GATED: [u32; 4] = [64, 128, 256, 512];
+
 /// Widths that only the programs for any width serve, from a single element to the rows of the widest models.
 pub const ANY: [u32; 12] = [1, 2, 7, 8, 100, 769, 1000, 1152, 5376, 53248, 65536, 131072];
 

@@ -32,6 +32,10 @@ pub enum Values {
     Spiky,
     /// Every bf16 there is, in random order.
     AnyBits,
+    /// For a gate: from where it is linear to where it vanishes, by way of where its exponential is no f32.
+    Steep,
+    /// All zeros.
+    Zero,
 }
 
 impl Values {
@@ -48,6 +52,16 @@ impl Values {
         (Values::NotNumbers, "NaN and Inf stay in their row, and are not swallowed"),
         (Values::Equal, "a sum in low precision stalls; every square is inexact in bf16"),
         (Values::Spiky, "one term dominates the sum, wherever the fold puts it"),
+        (Values::AnyBits, "whatever bits come"),
+    ];
+
+    /// Every family of a gate's input and why it is tried.
+    pub const GATES: [(Values, &'static str); 6] = [
+        (Values::Normal, "what a model holds"),
+        (Values::Large, "the gate is 0 or the identity"),
+        (Values::Steep, "exp(-z) overflows, the sigmoid is subnormal or vanishes, z is clamped"),
+        (Values::Zero, "z = 0: the slope is a half"),
+        (Values::NotNumbers, "NaN and infinities in z stay in their element of y, and in their row of dx"),
         (Values::AnyBits, "whatever bits come"),
     ];
 
@@ -87,6 +101,13 @@ impl Values {
             Values::ZeroRows => random.normal(),
             Values::Equal => 1.0 + 1.0 / 128.0,
             Values::AnyBits => return random.bits() as u16,
+            Values::Steep => {
+                const STEEP: [f32; 16] = [
+                    0.0, 17.0, 18.0, 40.0, 41.0, 87.0, 88.5, 89.0, 100.0, 103.5, 104.0, 105.0, 1e4, 3e38, 1e-38, 1.278,
+                ];
+                sign * STEEP[random.below(16) as usize]
+            }
+            Values::Zero => sign * 0.0,
         })
     }
 

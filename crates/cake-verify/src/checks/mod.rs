@@ -155,6 +155,8 @@ pub fn tasks(profile: Profile, device: Option<&DeviceInfo>) -> Vec<Task> {
     let mut tasks: Vec<Task> = groups::all(profile, device).into_iter().map(matrix::task).collect();
     tasks.extend(groups::backward::all(profile, device).into_iter().map(matrix::task));
     tasks.push(matrix::task(groups::backward::combine()));
+    tasks.extend(groups::gate::forward(profile, device).into_iter().map(matrix::task));
+    tasks.extend(groups::gate::backward(profile, device).into_iter().map(matrix::task));
     tasks.extend(independence::tasks());
     tasks.extend(repeats::tasks());
     tasks.extend(arguments::tasks());

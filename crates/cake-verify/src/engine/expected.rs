@@ -11,6 +11,7 @@ use rayon::prelude::*;
 
 use crate::cases::Case;
 use crate::cases::layout::Layout;
+use crate::cases::values::Values;
 
 /// Inputs, and what should come of them.
 #[derive(Clone, Debug)]
@@ -108,8 +109,16 @@ fn distinct_row(case: &Case, seed: u64, [x_row, residual_row]: [u64; 2], weight:
     row
 }
 
+/// A row of inputs in bits, as a layout shows it.
+pub(super) fn filled(values: Values, seed: u64, row: u64, width: usize, layout: Layout) -> Vec<u16> {
+    let mut content = vec![0; width];
+    values.fill(seed, row, &mut content, None);
+    expand(&mut content, layout);
+    content
+}
+
 /// What a layout makes of a row.
-pub(super) fn expand<T: Copy>(row: &mut [T], layout: Layout) {
+fn expand<T: Copy>(row: &mut [T], layout: Layout) {
     if let (Layout::OneColumn, &[first, ..]) = (layout, &*row) {
         row.fill(first);
     }

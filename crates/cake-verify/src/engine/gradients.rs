@@ -6,15 +6,15 @@ use half::bf16;
 use half::slice::HalfBitsSliceExt;
 use rayon::prelude::*;
 
-use super::expected::{Expected, expand, floats};
+use super::expected::{Expected, filled, floats};
 use crate::cases::BackwardCase;
 use crate::cases::random::Random;
 
 /// Inputs, and what should come of them.
 #[derive(Clone, Debug)]
-pub struct Gradients {
+pub struct Gradients<R = GradientRow> {
     /// Weight and rows.
-    pub rows: Expected<GradientRow>,
+    pub rows: Expected<R>,
     /// What `dw` holds before the call, if it is added to, as f32 bits; each is a bf16 when `dw` is.
     pub old: Option<Vec<u32>>,
     /// What it holds after, likewise.
@@ -52,27 +52,37 @@ impl Gradients {
 
     /// With the canonical `dw`.
     fn computed(self, case: &BackwardCase) -> Gradients {
+        self.summed(case.norm.spec.width, case.dw, |GradientRow { x, dy, rstd, .. }, column| {
+            let xhat = rms::xhat(bf16::from_bits(x[column]), f32::from_bits(*rstd));
+            (bf16::from_bits(dy[column]).to_f32(), xhat)
+        })
+    }
+}
+
+impl<R: Clone + Send + Sync> Gradients<R> {
+    /// With the canonical `dw` of a dtype, if there is one: the row tree of the terms that `term` makes of a row.
+    pub(super) fn summed(
+        self,
+        width: u32,
+        dtype: Option<Dtype>,
+        term: impl Fn(&R, usize) -> (f32, f32) + Sync,
+    ) -> Gradients<R> {
         let rows = &self.rows;
-        let dtype = case.dw.unwrap_or(Dtype::F32);
-        let of_column = |column: usize| {
-            let term = |t: usize| {
-                let GradientRow { x, dy, rstd, .. } = rows.row(t);
-                let xhat = rms::xhat(bf16::from_bits(x[column]), f32::from_bits(*rstd));
-                (bf16::from_bits(dy[column]).to_f32(), xhat)
-            };
-            let root = plain::row_tree(rows.of_row.len(), term);
+        let of_column = |column: usize, dtype| {
+            let root = plain::row_tree(rows.of_row.len(), |t| term(rows.row(t), column));
             let old = self.old.as_ref().map(|old| f32::from_bits(old[column]));
             stored(dtype, rms::accumulate(old, root))
         };
-        let dw = case.dw.map(|_| (0..case.norm.spec.width as usize).into_par_iter().map(of_column).collect());
-        Gradients { dw, ..self }
+        let of_columns = |dtype| (0..width as usize).into_par_iter().map(|column| of_column(column, dtype)).collect();
+        Gradients { dw: dtype.map(of_columns), ..self }
     }
 }
 
 // What the random numbers of a tensor are for: those of `x` have no bits there.
-const DY: u64 = 1 << 60;
+pub(super) const DY: u64 = 1 << 60;
 const DH: u64 = 2 << 60;
 const OLD: u64 = 3 << 60;
+pub(super) const Z: u64 = 4 << 60;
 
 /// A number as a `dw` of some dtype stores it, as f32 bits.
 pub(super) fn stored(dtype: Dtype, value: f32) -> u32 {
@@ -95,12 +105,7 @@ fn distinct_row(
     weight: Option<&[u32]>,
 ) -> GradientRow {
     let (width, layouts) = (case.norm.spec.width as usize, case.norm.layouts);
-    let filled = |values: crate::cases::values::Values, seed, row, layout| {
-        let mut content = vec![0; width];
-        values.fill(seed, row, &mut content, None);
-        expand(&mut content, layout);
-        content
-    };
+    let filled = |values, seed, row, layout| filled(values, seed, row, width, layout);
     let x_of = |row| filled(case.norm.values, seed, row, layouts.x);
     let x = x_of(x_row);
     let rstd = if case.norm.rstd { GIVEN * own_rstd(case, &x_of(rstd_row)) } else { own_rstd(case, &x) };
@@ -116,11 +121,15 @@ fn distinct_row(
 }
 
 /// An `rstd` that is given is this many times the row's own: a program that computes it again shows.
-const GIVEN: f32 = 1.5;
+pub(super) const GIVEN: f32 = 1.5;
 
 fn own_rstd(case: &BackwardCase, x: &[u16]) -> f32 {
-    let x: &[bf16] = x.reinterpret_cast();
-    rms::rstd(plain::sum_of_squares(x), x.len(), case.norm.eps)
+    rstd_of::<bf16>(x.reinterpret_cast(), case.norm.eps)
+}
+
+/// The canonical `rstd` of a row.
+pub(super) fn rstd_of<E: Element>(x: &[E], eps: f32) -> f32 {
+    rms::rstd(plain::sum_of_squares(x), x.len(), eps)
 }
 
 impl GradientRow {

@@ -4,6 +4,7 @@ pub mod call;
 pub mod compare;
 pub mod driver;
 pub mod expected;
+pub mod gate;
 pub mod gradients;
 pub mod image;
 pub mod memory;

@@ -189,22 +189,22 @@ impl Subject for BackwardCase {
 }
 
 /// A tensor of the case's rows.
-fn activation(case: &Case, layout: Layout) -> Tensor {
+pub(super) fn activation(case: &Case, layout: Layout) -> Tensor {
     Tensor::rows(Dtype::Bf16, layout.place(&case.lead, case.spec.width.into()))
 }
 
 /// `rstd`, one element for each of the case's rows.
-fn for_each_row(case: &Case) -> Tensor {
+pub(super) fn for_each_row(case: &Case) -> Tensor {
     let lead = if case.lead.is_empty() { &[1][..] } else { &case.lead };
     Tensor::one_for_each_row(Dtype::F32, case.layouts.rstd.place(lead, 1).without_columns())
 }
 
 /// The halfwords of each distinct row's `rstd`.
-fn rstd_of<R>(expected: &Expected<R>, bits: impl Fn(&R) -> u32) -> Vec<Vec<u16>> {
+pub(super) fn rstd_of<R>(expected: &Expected<R>, bits: impl Fn(&R) -> u32) -> Vec<Vec<u16>> {
     expected.distinct.iter().map(|row| halfwords(&[bits(row)])).collect()
 }
 
-fn weight<R>(case: &Case, expected: &Expected<R>) -> Option<Draft> {
+pub(super) fn weight<R>(case: &Case, expected: &Expected<R>) -> Option<Draft> {
     let (bits, dtype) = (expected.weight.as_ref()?, case.spec.weight?);
     let content = weight_halfwords(bits, dtype);
     let tensor = Tensor::rows(dtype, case.layouts.weight.place(&[], case.spec.width.into()));

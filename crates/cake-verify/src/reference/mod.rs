@@ -3,5 +3,6 @@
 //! Small, slow, obvious. Nothing here uses arithmetic of the crates that are judged, nor floating point of the host
 //! except to carry values that are exact.
 
+pub mod gate;
 pub mod number;
 pub mod rmsnorm;

@@ -42,11 +42,14 @@ pub struct Statistics {
 
 /// The statistics of a row of bf16 bits; in the residual form the row is `h` as it was stored.
 pub fn statistics(row: &[u16], eps: f32) -> Statistics {
-    let mut sum_of_squares = Float::with_val(PRECISION, 0);
-    for &bits in row {
-        sum_of_squares += number::bf16(bits).square();
-    }
-    let mean = Float::with_val(PRECISION, &sum_of_squares / row.len());
+    statistics_of(row.iter().map(|&bits| number::bf16(bits)), eps)
+}
+
+/// The statistics of a row of numbers.
+pub fn statistics_of(row: impl ExactSizeIterator<Item = Float>, eps: f32) -> Statistics {
+    let width = row.len();
+    let sum_of_squares = row.fold(Float::new(PRECISION), |sum, x| sum + x.square());
+    let mean = Float::with_val(PRECISION, &sum_of_squares / width);
     let rstd = (mean + eps).sqrt().recip();
     Statistics { sum_of_squares, rstd }
 }
@@ -69,8 +72,15 @@ pub struct Gradient {
 
 /// A row of bf16 bits `x` and `dy`; `w_effective` are the weights of its columns.
 pub fn gradient(dy: &[u16], x: &[u16], w_effective: &[Float], rstd: &Float) -> Gradient {
-    let xhat: Vec<Float> = x.iter().map(|&x| number::bf16(x) * rstd).collect();
-    let g: Vec<Float> = dy.iter().zip(w_effective).map(|(&dy, w)| number::bf16(dy) * w).collect();
+    let numbers = |bits: &[u16]| bits.iter().map(|&bits| number::bf16(bits)).collect::<Vec<_>>();
+    gradient_of(&numbers(dy), &numbers(x), w_effective, rstd)
+}
+
+/// The same of rows of numbers.
+pub fn gradient_of(dy: &[Float], x: &[Float], w_effective: &[Float], rstd: &Float) -> Gradient {
+    let product = |a: &Float, b: &Float| Float::with_val(PRECISION, a * b);
+    let xhat: Vec<Float> = x.iter().map(|x| product(x, rstd)).collect();
+    let g: Vec<Float> = dy.iter().zip(w_effective).map(|(dy, w)| product(dy, w)).collect();
     let mut sum = Float::with_val(PRECISION, 0);
     for (g, xhat) in g.iter().zip(&xhat) {
         sum += Float::with_val(PRECISION, g * xhat);

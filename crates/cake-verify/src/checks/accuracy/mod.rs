@@ -1,5 +1,7 @@
 //! Some rows of a case's outputs against MPFR.
 
+mod gate;
+
 use cake_core::Dtype;
 use rug::Float;
 
@@ -86,10 +88,8 @@ impl Accuracy for BackwardCase {
             let old = setup.expected.old.as_ref().map(|old| number::f32(old[column]));
             let terms = distinct().map(|((row, &times), (rstd, _))| (times, row.dy[column], row.x[column], rstd));
             let exact = rmsnorm::dw(&old.unwrap_or_else(|| Float::new(PRECISION)), terms);
-            let terms = distinct().map(|((row, &times), (rstd, may_be))| {
-                let (dy, x) = (row.dy[column], row.x[column]);
-                Term { times, dy, x, rstd, may_be }
-            });
+            let terms = distinct()
+                .map(|((row, &times), (rstd, may_be))| Term::new(times, row.dy[column], row.x[column], rstd, may_be));
             let allowed = bounds::dw(&exact, case.accumulate, terms, format(dtype));
             judge.output(tally, "dw", column, dtype, allowed, &exact);
         }

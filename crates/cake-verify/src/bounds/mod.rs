@@ -19,6 +19,8 @@
 //! instead. Distances are `f64`; `SLACK` covers their own roundings. Where a step may overflow, or meets an infinity,
 //! anything is allowed; where it meets a NaN, only that.
 
+pub mod gate;
+
 use rug::Float;
 
 use crate::reference::number::{self, Format, PRECISION, nearest, power_of_two};
@@ -141,10 +143,16 @@ impl Rstd {
 ///
 /// Together `(D + 7) / 2 + 2` times `u`, about 10.5 u at H = 6144.
 pub fn rstd(exact: &Statistics, width: usize, eps: f32) -> Rstd {
+    rstd_of(&exact.sum_of_squares, 0.0, width, eps)
+}
+
+/// The same where the squares have errors of their own, together up to `off`.
+fn rstd_of(sum_of_squares: &Float, off: f64, width: usize, eps: f32) -> Rstd {
     let depth = width.div_ceil(8).next_power_of_two().ilog2() as i32;
     let ends = [Side::Low, Side::High].map(|side| {
-        let lost = if exact.sum_of_squares.is_zero() { Float::new(PRECISION) } else { eta() };
-        let sum = side.round(Float::with_val(PRECISION, &exact.sum_of_squares), depth + 5);
+        let lost = if sum_of_squares.is_zero() { Float::new(PRECISION) } else { eta() };
+        let sum = side.lose(Float::with_val(PRECISION, sum_of_squares), Float::with_val(PRECISION, off));
+        let sum = side.round(sum, depth + 5);
         let sum = overflow(side.lose(sum, Float::with_val(PRECISION, &lost * (2 * width as u64))));
         let mean = side.round(sum / width as u64, if width > 1 << 24 { 2 } else { 1 });
         let argument = overflow(side.round(side.lose(mean, lost) + eps, 1));
@@ -178,10 +186,10 @@ pub fn y(x: u16, rstd: &Rstd, w_effective: &Float) -> Allowed {
 #[derive(Debug)]
 pub struct BackwardRow<'a> {
     exact: &'a Gradient,
-    rstd: &'a Float,
-    /// Distances of `rstd` and of `c`.
-    off: [f64; 2],
-    offset: bool,
+    rstd: Rounded,
+    c: Rounded,
+    xhat: Vec<Rounded>,
+    g: Vec<Rounded>,
     /// What is allowed in every column, where that does not depend on the column.
     every: Option<Allowed>,
 }
@@ -194,24 +202,35 @@ impl<'a> BackwardRow<'a> {
     /// - `c`: the distances of both factors; `D + 5` roundings of a sum that may be as large as that of the sizes, as in
     ///   [`rstd`], and `eta` for each FMA; 1 rounding for the division, 1 more for H beyond 2^24.
     pub fn new(exact: &'a Gradient, rstd: &'a Float, may_be: &Rstd, offset: bool) -> BackwardRow<'a> {
+        let rstd = Rounded { size: rstd.to_f64(), off: may_be.distance(rstd) };
+        let relative = if rstd.off == 0.0 { 0.0 } else { rstd.off / rstd.size };
+        let of_xhat = |xhat: &Float| {
+            let xhat = Rounded::exact(xhat);
+            Rounded { off: xhat.size * relative, ..xhat }.rounded(1)
+        };
+        let of_g = |g: &Float| Rounded::exact(g).rounded(if offset { 2 } else { 1 });
+        let (xhat, g) = (exact.xhat.iter().map(of_xhat).collect(), exact.g.iter().map(of_g).collect());
+        BackwardRow::of(exact, rstd, xhat, g)
+    }
+
+    /// From the distances of `rstd`, `xhat` and `g`.
+    fn of(exact: &'a Gradient, rstd: Rounded, xhat: Vec<Rounded>, g: Vec<Rounded>) -> BackwardRow<'a> {
         let width = exact.g.len();
         let depth = width.div_ceil(8).next_power_of_two().ilog2();
-        let mut row = BackwardRow { exact, rstd, off: [may_be.distance(rstd), 0.0], offset, every: None };
         let (mut sizes, mut distance, mut largest) = (0.0, 0.0, 0.0_f64);
-        for i in 0..width {
-            let (g, xhat) = (row.g(i), row.xhat(i));
+        for (&g, &xhat) in g.iter().zip(&xhat) {
             sizes += g.most() * xhat.most();
             distance += g.product(xhat);
             largest = largest.max(g.most()).max(xhat.most());
         }
         let sum = Rounded { size: sizes, off: distance + roundings(depth + 5) * sizes + width as f64 * ETA };
         let mean = Rounded { size: exact.c.to_f64().abs(), off: sum.off / width as f64 };
-        row.off[1] = mean.rounded(if width > 1 << 24 { 2 } else { 1 }).off;
-        row.every = match exact.g.iter().chain(&exact.xhat).any(Float::is_nan) {
+        let c = mean.rounded(if width > 1 << 24 { 2 } else { 1 });
+        let every = match exact.g.iter().chain(&exact.xhat).any(Float::is_nan) {
             true => Some(Allowed::NOT_A_NUMBER),
             false => may_overflow([largest, sum.most()]).then_some(Allowed::ANYTHING),
         };
-        row
+        BackwardRow { exact, rstd, c, xhat, g, every }
     }
 
     /// `dx = bf16(rstd * fma(-xhat, c, g) [+ dh])` in column `i`, which is `exact` without `dh`: the distances of the
@@ -224,13 +243,7 @@ impl<'a> BackwardRow<'a> {
         if let Some(allowed) = self.every {
             return allowed;
         }
-        let (g, xhat) = (self.g(i), self.xhat(i));
-        let c = Rounded { size: self.exact.c.to_f64().abs(), off: self.off[1] };
-        let rstd = Rounded { size: self.rstd.to_f64(), off: self.off[0] };
-        let product = Float::with_val(PRECISION, &self.exact.xhat[i] * &self.exact.c);
-        let inner = Float::with_val(PRECISION, &self.exact.g[i] - &product).to_f64().abs();
-        let inner = Rounded { size: inner, off: g.off + xhat.product(c) }.rounded(1);
-        let outer = Rounded { size: exact.to_f64().abs(), off: inner.product(rstd) }.rounded(1);
+        let [inner, outer] = self.steps(i, exact);
         let (exact, last) = match dh {
             None => (exact.clone(), outer),
             Some(dh) => {
@@ -245,50 +258,51 @@ impl<'a> BackwardRow<'a> {
         Allowed::around(&exact, last.off, Format::Bf16)
     }
 
-    fn xhat(&self, i: usize) -> Rounded {
-        let size = self.exact.xhat[i].to_f64().abs();
-        let relative = if self.off[0] == 0.0 { 0.0 } else { self.off[0] / self.rstd.to_f64() };
-        Rounded { size, off: size * relative }.rounded(1)
-    }
-
-    fn g(&self, i: usize) -> Rounded {
-        let size = self.exact.g[i].to_f64().abs();
-        Rounded { size, off: 0.0 }.rounded(if self.offset { 2 } else { 1 })
+    /// `fma(-xhat, c, g)`, and that times `rstd`, which is `exact`.
+    fn steps(&self, i: usize, exact: &Float) -> [Rounded; 2] {
+        let product = Float::with_val(PRECISION, &self.exact.xhat[i] * &self.exact.c);
+        let inner = Rounded::exact(&Float::with_val(PRECISION, &self.exact.g[i] - &product));
+        let inner = Rounded { off: self.g[i].off + self.xhat[i].product(self.c), ..inner }.rounded(1);
+        let outer = Rounded { off: inner.product(self.rstd), ..Rounded::exact(exact) }.rounded(1);
+        [inner, outer]
     }
 }
 
-/// A row's part in a column of `dw`.
+/// A row's part in a column of `dw`: the product of a gradient and an `xhat`.
 #[derive(Debug)]
-#[allow(missing_docs)] // named as the arguments
-pub struct Term<'a> {
+pub struct Term {
     /// How many rows are the same.
-    pub times: usize,
-    pub dy: u16,
-    pub x: u16,
-    /// Exact.
-    pub rstd: &'a Float,
-    /// What the kernel's may be.
-    pub may_be: &'a Rstd,
+    times: usize,
+    gradient: Rounded,
+    xhat: Rounded,
+    /// Whether one of the factors is no number.
+    nan: bool,
+}
+
+impl Term {
+    /// `dy * (x * rstd)` of so many rows: `xhat` has the distance of what `rstd` may be from the exact one, and 1 rounding.
+    pub fn new(times: usize, dy: u16, x: u16, rstd: &Float, may_be: &Rstd) -> Term {
+        let (dy, x) = (number::bf16(dy), number::bf16(x));
+        let xhat = Float::with_val(PRECISION, &x * rstd);
+        let nan = dy.is_nan() || xhat.is_nan();
+        let off = x.to_f64().abs() * may_be.distance(rstd);
+        Term { times, gradient: Rounded::exact(&dy), xhat: Rounded { off, ..Rounded::exact(&xhat) }.rounded(1), nan }
+    }
 }
 
 /// `dw = round(tree(dy * xhat))`, or `round(old + tree(dy * xhat))` if it is added to; `exact` is the exact value.
 ///
-/// `xhat` has the distance of `rstd` and 1 rounding. A term passes through at most 8 FMAs of its leaf, each of which may
+/// A term has the distances of its factors. It passes through at most 8 FMAs of its leaf, each of which may
 /// lose `eta`, and `L = ceil(log2(ceil(T / 8)))` additions, of a sum that may be as large as that of the sizes. Adding to
 /// `old` is 1 more, and the last is to the type of `dw`. In any order the sums of chunks are added up in FP64, and the
 /// rounding of their sum takes the place of one level or more.
-pub fn dw<'a>(exact: &Float, accumulate: bool, terms: impl Iterator<Item = Term<'a>>, format: Format) -> Allowed {
+pub fn dw(exact: &Float, accumulate: bool, terms: impl Iterator<Item = Term>, format: Format) -> Allowed {
     let (mut rows, mut sum, mut nan) = (0, Rounded { size: 0.0, off: 0.0 }, false);
-    for Term { times, dy, x, rstd, may_be } in terms {
-        let (dy, x) = (number::bf16(dy), number::bf16(x));
-        let xhat = Float::with_val(PRECISION, &x * rstd);
-        nan |= dy.is_nan() || xhat.is_nan();
-        let (dy, times) = (dy.to_f64().abs(), times as f64);
-        let off = x.to_f64().abs() * may_be.distance(rstd);
-        let xhat = Rounded { size: xhat.to_f64().abs(), off }.rounded(1);
-        sum.size += times * dy * xhat.most();
-        sum.off += times * dy * xhat.off;
-        rows += times as usize;
+    for term in terms {
+        nan |= term.nan;
+        sum.size += term.times as f64 * term.gradient.most() * term.xhat.most();
+        sum.off += term.times as f64 * term.gradient.product(term.xhat);
+        rows += term.times;
     }
     let levels = rows.div_ceil(8).next_power_of_two().ilog2();
     let off = sum.off + roundings(8 + levels) * sum.size + rows as f64 * ETA;
@@ -317,6 +331,11 @@ struct Rounded {
 }
 
 impl Rounded {
+    /// No distance.
+    fn exact(value: &Float) -> Rounded {
+        Rounded { size: value.to_f64().abs(), off: 0.0 }
+    }
+
     /// The largest size that the computed number may have.
     fn most(self) -> f64 {
         self.size + self.off
@@ -449,8 +468,7 @@ mod tests {
         let u = 2f64.powi(-24);
         for (i, g) in [(0, 1.0), (1, 3.0)] {
             let stated = u * (3.0 * g + 14.0 * 2.0) * (1.0 + 1e-4);
-            let (c, g) = (Rounded { size: 2.0, off: row.off[1] }, row.g(i));
-            let inner = Rounded { size: 1.0, off: g.off + row.xhat(i).product(c) }.rounded(1).rounded(1);
+            let inner = Rounded { size: 1.0, off: row.g[i].off + row.xhat[i].product(row.c) }.rounded(1).rounded(1);
             assert!(inner.off <= stated && inner.off > stated / 3.0, "{:e} of {stated:e}", inner.off);
         }
         let allowed = row.dx(0, &exact.dx(0, &rstd), None);
@@ -477,7 +495,7 @@ mod tests {
         let rstd = Float::with_val(PRECISION, 1);
         let may_be = Rstd::given(&rstd);
         let of = |times, x, accumulate, exact: f64| {
-            let term = Term { times, dy: ONE, x, rstd: &rstd, may_be: &may_be };
+            let term = Term::new(times, ONE, x, &rstd, &may_be);
             dw(&Float::with_val(PRECISION, exact), accumulate, [term].into_iter(), Format::F32)
         };
         // k = 0, L = 10, so 19 roundings of u = one half ulp above a power of two, one ulp below.

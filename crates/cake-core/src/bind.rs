@@ -1,15 +1,10 @@
-//! From views to kernel parameters: what the forward and the backward check and bind alike.
+//! From views to kernel parameters: what operators on rows check and bind alike.
 
-use cake_core::{Arch, Dtype, Error, Kernel, MAX_RANK, Place, RawView, Result, Shape, rows};
-use cake_kernels::RowTensor;
-
-/// Whether a kernel of some width runs on an architecture and fits rows of `width`.
-pub(crate) fn serves(kernel: &Kernel, width: u32, arch: Arch) -> bool {
-    kernel.runs_on(arch) && kernel.width.is_none_or(|own| own == width)
-}
+use crate::rows::{self, RowTensor};
+use crate::{Dtype, Error, MAX_RANK, Place, RawView, Result, Shape, Workspace, sums};
 
 /// An optional argument under its name, present exactly when the plan has use for it.
-pub(crate) fn argument(name: &'static str, view: Option<&RawView>, wanted: bool) -> Result<Option<RawView>> {
+pub fn argument(name: &'static str, view: Option<&RawView>, wanted: bool) -> Result<Option<RawView>> {
     match (view, wanted) {
         (None, true) => Err(Error::Missing { argument: name, because: "the plan was made with it" }),
         (Some(_), false) => Err(Error::Unexpected { argument: name, because: "the plan was made without it" }),
@@ -18,7 +13,7 @@ pub(crate) fn argument(name: &'static str, view: Option<&RawView>, wanted: bool)
 }
 
 /// Refuses a view of another place, dtype or shape.
-pub(crate) fn expect(view: &RawView, place: Place, dtype: Dtype, shape: &[u64]) -> Result<()> {
+pub fn expect(view: &RawView, place: Place, dtype: Dtype, shape: &[u64]) -> Result<()> {
     let argument = view.argument;
     if view.place != place {
         return Err(Error::Place { argument, expected: place, actual: view.place });
@@ -33,7 +28,7 @@ pub(crate) fn expect(view: &RawView, place: Place, dtype: Dtype, shape: &[u64]) 
 }
 
 /// The leading dimensions of `x`, whose last one must be `width`; `[1]` for a single row.
-pub(crate) fn expect_rows(x: &RawView, width: u32) -> Result<&[u64]> {
+pub fn expect_rows(x: &RawView, width: u32) -> Result<&[u64]> {
     let (&columns, lead) = x.shape().split_last().expect("a view has a dimension");
     if columns != u64::from(width) {
         let expected = [lead, &[width.into()]].concat();
@@ -42,30 +37,72 @@ pub(crate) fn expect_rows(x: &RawView, width: u32) -> Result<&[u64]> {
     Ok(if lead.is_empty() { &[1] } else { lead })
 }
 
-/// T tensors of a call, of which the first R have rows.
-pub(crate) struct Bound<const R: usize, const T: usize> {
-    pub(crate) shape: Shape,
-    pub(crate) levels: u32,
-    pub(crate) sizes: [u32; rows::MAX_LEVELS],
-    pub(crate) tensors: [RowTensor; R],
-    pub(crate) more: [[u64; R]; rows::MAX_LEVELS - 2],
-    pub(crate) column: [u64; T],
-    pub(crate) vectors: u32,
+/// Refuses an `eps` that is not finite, or negative.
+pub fn expect_eps(eps: f32) -> Result<()> {
+    match sums::rms::eps_is_valid(eps) {
+        true => Ok(()),
+        false => Err(Error::Value { argument: "eps", expected: "a finite number, 0 or more", actual: eps.into() }),
+    }
+}
+
+/// Refuses a weight of another dtype than BF16 and FP32; the same for its gradient.
+pub fn expect_weight_dtype(argument: &'static str, dtype: Dtype) -> Result<()> {
+    match dtype {
+        Dtype::F16 => Err(Error::Dtype { argument, expected: "bf16 or f32", actual: dtype }),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a size or limit of 0.
+pub fn expect_some(argument: &'static str, size: u32) -> Result<()> {
+    match size {
+        0 => Err(Error::Size { argument, expected: "1 or more", actual: 0 }),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a workspace that shares bytes with a tensor.
+pub fn refuse_workspace<'a>(
+    workspace: &Workspace,
+    place: Place,
+    tensors: impl Iterator<Item = &'a RawView>,
+) -> Result<()> {
+    let range = workspace.range();
+    for view in tensors.filter(|view| view.place == place) {
+        let other_range = view.byte_range();
+        if range.0 < other_range.1 && other_range.0 < range.1 {
+            return Err(Error::Overlap {
+                output: "workspace",
+                output_range: range,
+                other: view.argument,
+                other_range,
+                hint: "",
+            });
+        }
+    }
+    Ok(())
+}
+
+/// T tensors of a call, of which the first R have rows: the fields of a parameter block.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)] // named as in the parameter blocks
+pub struct Bound<const R: usize, const T: usize> {
+    pub shape: Shape,
+    pub levels: u32,
+    pub sizes: [u32; rows::MAX_LEVELS],
+    pub tensors: [RowTensor; R],
+    pub more: [[u64; R]; rows::MAX_LEVELS - 2],
+    pub column: [u64; T],
+    pub vectors: u32,
 }
 
 impl<const R: usize, const T: usize> Bound<R, T> {
     /// Folds the leading dimensions. Tensor `flat` has these alone, without columns; all programs access the tensors
     /// `single` element by element.
-    pub(crate) fn new(
-        width: u32,
-        lead: &[u64],
-        views: &[Option<&RawView>; T],
-        flat: usize,
-        single: &[usize],
-    ) -> Result<Self> {
+    pub fn new(width: u32, lead: &[u64], views: &[Option<&RawView>; T], flat: usize, single: &[usize]) -> Result<Self> {
         let lead_strides: [[u64; MAX_RANK]; R] = std::array::from_fn(|t| {
             let mut strides = [0; MAX_RANK];
-            let own = views[t].map_or(&[][..], |view| view.strides());
+            let own = views[t].map_or(&[][..], RawView::strides);
             let own = if t == flat { own } else { &own[..own.len().saturating_sub(1)] };
             strides[..own.len()].copy_from_slice(own);
             strides
