@@ -155,6 +155,7 @@ const fn kernel(
     schedule: &'static str,
     form: &'static str,
     [group, rows, min_ctas]: [u32; 3],
+    knob: &'static str,
 ) -> Kernel {
     Kernel {
         op: OP,
@@ -162,7 +163,7 @@ const fn kernel(
         form,
         width,
         schedule,
-        knob: "",
+        knob,
         weight: Some(Dtype::Bf16), // or FP32: the kernels ask at run time
         group,
         rows,
@@ -176,11 +177,11 @@ const fn kernel(
 
 /// Lists programs under their names: pass, width, schedule, form, and `[group, rows, min_ctas]`.
 macro_rules! programs {
-    ($(#[$attribute:meta])* $all:ident, $pass:expr; $($name:ident = $width:expr, $schedule:literal, $form:literal, $geometry:expr;)*) => {
+    ($(#[$attribute:meta])* $all:ident, $pass:expr; $($name:ident = $width:expr, $schedule:literal, $form:literal, $geometry:expr $(, $knob:literal)?;)*) => {
         $(
             #[allow(missing_docs)] // the name is the sentence
             pub static $name: Program = {
-                const KERNELS: &[Kernel] = &[kernel($pass, $width, $schedule, $form, $geometry)];
+                const KERNELS: &[Kernel] = &[kernel($pass, $width, $schedule, $form, $geometry, concat!($($knob)?))];
                 Program { bf16: KERNELS, f32: KERNELS, none: &[] }
             };
         )*
@@ -200,6 +201,7 @@ programs! {
 
     H64_ROW = Some(64), "row", "", [4, 32, 7];
     H128_ROW = Some(128), "row", "", [4, 32, 7];
+    H128_ROW_G8 = Some(128), "row", "", [8, 16, 0], "g8";
     H128_ROW_SIGMOID = Some(128), "row", "sigmoid", [4, 32, 0];
     H128_ROW_FIRST = Some(128), "row", "first", [4, 32, 0];
     H128_ROW_FIRST_SIGMOID = Some(128), "row", "first_sigmoid", [4, 32, 0];
@@ -216,6 +218,7 @@ programs! {
     ANY_BWD_SCAN_FIRST = None, "scan", "first", [32, 8, 1];
     ANY_BWD_SCAN_FIRST_SIGMOID = None, "scan", "first_sigmoid", [32, 8, 1];
 
+    H128_FEW = Some(128), "few", "", [8, 64, 1];
     H64_WALK = Some(64), "walk", "", [8, 32, 2];
     H128_WALK = Some(128), "walk", "", [16, 16, 3];
     H128_WALK_SIGMOID = Some(128), "walk", "sigmoid", [16, 16, 2];
