@@ -28,7 +28,7 @@ fn is_within_0_8_ulp_of_the_true_one() {
 
 /// The gate is one product more. Below the normal numbers a sigmoid has few bits, and so has its product with a large z.
 #[test]
-fn a_gate_is_within_2_1_ulp_where_the_sigmoid_is_normal() {
+fn a_gate_is_within_1_5_ulp_where_the_sigmoid_is_normal() {
     let form = Form { sigmoid: false, first: false };
     let error = |z: bf16| {
         let s = sigmoid(z);
@@ -38,7 +38,7 @@ fn a_gate_is_within_2_1_ulp_where_the_sigmoid_is_normal() {
     };
     let (ulps, at) = worst(every_number().map(error));
     println!("worst {ulps} ulp at {at:e}");
-    assert!(ulps < 2.1, "{ulps} ulp at {at:e}");
+    assert!(ulps < 1.42, "{ulps} ulp at {at:e}");
 }
 
 /// A GPU starts from a reciprocal that is off by an ulp.

@@ -98,6 +98,16 @@ impl<C: Subject> Setup<C> {
         Some(slot.tensor.argument(name, &slot.memory))
     }
 
+    /// First byte and one past the last of each tensor, and whether it is an output.
+    pub fn ranges(&self) -> impl Iterator<Item = ((u64, u64), bool)> {
+        let range = |slot: &Slot| {
+            let argument = slot.tensor.argument(slot.name, &slot.memory);
+            (argument.address, argument.address + argument.bytes)
+        };
+        let inputs = self.inputs.iter().map(move |slot| (range(slot), false));
+        inputs.chain(self.outputs.iter().map(move |slot| (range(slot), true)))
+    }
+
     /// The call as routing sees it.
     pub fn shape(&self) -> Result<Shape> {
         self.call().check(&self.case.spec(), &self.lane)

@@ -5,81 +5,23 @@
 
 mod backward;
 mod emulator;
+mod gate;
+mod subject;
 
+use cake_core::Op;
 use cake_core::sums::plain;
-use cake_core::{DeviceInfo, Op, Place};
 use cake_kernels::RowTensor;
 use cake_kernels::rmsnorm::{self, ForwardParams};
-use cake_rmsnorm::{Arch, Forward, RmsNormForward, Spec};
-use cake_verify::cases::Case;
+use cake_rmsnorm::{Arch, RmsNormForward, Spec};
 use cake_verify::cases::groups::{self, Profile};
-use cake_verify::cases::random::DEFAULT_SEED;
-use cake_verify::engine::setup::Setup;
-use cake_verify::engine::target::Target;
-use emulator::{Emulator, ORDERS, Size, Window};
+use emulator::{Emulator, Size, Window};
 use half::bf16;
-use rayon::prelude::*;
-
-/// Elements and rows of the largest case: a thread of a GPU is worth some microseconds here.
-const MOST_ELEMENTS: u64 = 1 << 16;
-const MOST_ROWS: u64 = 130;
 
 /// Judges the cases of all groups whose names begin like this; returns the launches.
 fn judge(prefixes: &[&str]) -> usize {
-    let emulator = Emulator::new(rmsnorm::OP);
     let groups = groups::all(Profile::Quick, None);
     let groups = groups.into_iter().filter(|group| prefixes.iter().any(|prefix| group.name.starts_with(prefix)));
-    let affordable = |case: &Case| case.elements() <= MOST_ELEMENTS && case.rows() <= MOST_ROWS;
-    let cases: Vec<Case> = groups.flat_map(|group| group.cases).filter(affordable).collect();
-    let judged: Vec<Result<usize, String>> = cases.par_iter().map(|case| judge_case(&emulator, case)).collect();
-    let failures: Vec<&String> = judged.iter().filter_map(|result| result.as_ref().err()).collect();
-    assert!(failures.is_empty(), "{} of {} cases, first {}", failures.len(), cases.len(), failures[0]);
-    judged.into_iter().flatten().sum()
-}
-
-/// Runs a case by every program that can serve it, each in another order of threads, and once with a fetch ahead.
-fn judge_case(emulator: &Emulator, case: &Case) -> Result<usize, String> {
-    let device = DeviceInfo::typical(Arch::Sm90);
-    let setup = Setup::new(case, &Target::Host, DEFAULT_SEED).map_err(|error| format!("[{case}] {error}"))?;
-    let views = setup.call().views().map_err(|error| format!("[{case}] {error}"))?;
-    let (shape, mut params) = RmsNormForward::check(&case.spec, Place::Host, &views).map_err(|e| e.to_string())?;
-    if shape.rows == 0 {
-        return Ok(0);
-    }
-    let mut launches = 0;
-    for (i, program) in RmsNormForward::programs(&case.spec, device.arch).into_iter().enumerate() {
-        for kernel in RmsNormForward::kernels(&case.spec, program) {
-            if kernel.vectors && !shape.vectors {
-                continue;
-            }
-            setup.reset().map_err(|error| error.to_string())?;
-            params.ahead = if params.levels == 1 { (i as u32 + launches as u32) % 3 } else { 0 };
-            let order = ORDERS[launches % ORDERS.len()];
-            let shared = RmsNormForward::shared_bytes(&case.spec, kernel, Some(&params));
-            let size = Size { grid: RmsNormForward::grid(kernel, &params), shared, order };
-            // SAFETY: these are the kernel's parameters, and `setup` holds the memory.
-            #[allow(unsafe_code)]
-            let ran = unsafe { emulator.run(kernel, &params, size, &windows(&views)) };
-            ran.map_err(|fault| format!("[{case}] {kernel}: {fault}"))?;
-            let outputs = setup.outputs().map_err(|error| error.to_string())?;
-            if let Some(difference) = setup.differences(outputs).first() {
-                return Err(format!("[{case}] {kernel}, order {order}: {difference}"));
-            }
-            launches += 1;
-        }
-    }
-    let changes = setup.input_changes().map_err(|error| error.to_string())?;
-    changes.first().map_or(Ok(launches), |change| Err(format!("[{case}] input {change}")))
-}
-
-/// The tensors of a call, outputs first; each where it is.
-fn windows(views: &Forward<'_>) -> Vec<Window> {
-    let outputs = [Some(&views.y), views.h.as_ref(), views.rstd.as_ref()];
-    let inputs = [Some(&views.x), views.residual.as_ref(), views.weight.as_ref()];
-    let outputs = outputs.into_iter().flatten().map(|view| (view.raw().byte_range(), 1));
-    let inputs = inputs.into_iter().flatten().map(|view| (view.raw().byte_range(), 0));
-    let window = |((first, last), writable)| Window { first, last, memory: first, writable };
-    outputs.chain(inputs).map(window).collect()
+    subject::judge(rmsnorm::OP, groups.flat_map(|group| group.cases))
 }
 
 /// Rows that lie more than 2^32 elements apart: what 32 bits would cut off. Only the rows themselves have memory.

@@ -1,0 +1,76 @@
+//! The kernels of the gated norm on the host.
+
+use cake_kernels::silu_gate::{self, BackwardParams};
+use cake_verify::cases::gate::{GateBackwardCase, GateForm};
+use cake_verify::cases::groups::{Profile, gate};
+
+use super::subject;
+
+/// Judges the forward and the backward cases of a group; returns the launches.
+fn judge(name: &str) -> [usize; 2] {
+    let forward = gate::forward(Profile::Quick, None).into_iter().filter(|group| group.name == format!("gate/{name}"));
+    let backward = gate::backward(Profile::Quick, None).into_iter();
+    let backward = backward.filter(|group| group.name == format!("gate/backward/{name}"));
+    [
+        subject::judge(silu_gate::OP, forward.flat_map(|group| group.cases)),
+        subject::judge(silu_gate::OP, backward.flat_map(|group| group.cases)),
+    ]
+}
+
+macro_rules! emulated_tests {
+    ($($name:ident: $least:literal forward, $least_backward:literal backward;)*) => {
+        $(#[test]
+        fn $name() {
+            let group = stringify!($name).strip_prefix("gate_").expect("tests are named so");
+            let launches = judge(group);
+            let enough = launches.iter().zip(&[$least, $least_backward]).all(|(launches, least)| launches >= least);
+            assert!(enough, "{launches:?} launches");
+        })*
+    };
+}
+
+emulated_tests! {
+    gate_rows: 50 forward, 100 backward;
+    gate_widths: 200 forward, 200 backward;
+    gate_values: 100 forward, 100 backward;
+    gate_z: 100 forward, 100 backward;
+    gate_eps: 100 forward, 100 backward;
+    gate_layouts: 100 forward, 100 backward;
+    gate_pairs: 100 forward, 100 backward;
+    gate_heads: 100 forward, 100 backward;
+    gate_in_place: 100 forward, 100 backward;
+    gate_outputs: 0 forward, 100 backward;
+    gate_any_order: 0 forward, 50 backward;
+    gate_max_sms: 0 forward, 10 backward;
+    gate_no_rows: 0 forward, 20 backward;
+}
+
+/// As many rows as make a chunk of two to three levels for each CTA; the levels wait in shared memory, or in the
+/// workspace as those do that do not fit there.
+#[test]
+fn gate_levels() {
+    let case = |rows, width, form| {
+        let mut case = GateBackwardCase::new(rows, width);
+        case.forward.form = form;
+        case
+    };
+    let cases = [
+        case(2048, 64, GateForm::ALL[0]),
+        case(2048, 128, GateForm::ALL[0]),
+        case(2100, 128, GateForm::ALL[2]),
+        case(1024, 256, GateForm::ALL[0]),
+        case(1024, 512, GateForm::ALL[0]),
+        case(1500, 100, GateForm::ALL[1]),
+    ];
+    let near = subject::judge_on(silu_gate::OP, &cases, 1, |_, _| 0);
+    let far = subject::judge_on(silu_gate::OP, &cases, 1, |params: &mut BackwardParams, kernel| {
+        if kernel.schedule != "walk" {
+            return 0;
+        }
+        let units = params.width.div_ceil(8).next_multiple_of(kernel.group);
+        let bytes = 32 * u64::from(units * kernel.rows * params.ctas * params.shared_levels);
+        params.shared_levels = 0;
+        bytes
+    });
+    assert_eq!([near, far], [11, 11]);
+}
