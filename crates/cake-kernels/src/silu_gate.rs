@@ -126,10 +126,10 @@ pub struct BackwardParams {
     pub chunk: u32,
     /// Chunks of all rows.
     pub chunks: u32,
+    /// Chunks of that size; those behind them, if any, have an eighth of it.
+    pub large: u32,
     /// CTAs that share the chunks.
     pub ctas: u32,
-    /// Levels of the row tree that wait in shared memory; the others wait in the workspace.
-    pub shared_levels: u32,
     /// Whether `dw` is FP32, else BF16.
     pub dw_fp32: u32,
     /// Whether to add to what `dw` holds.
@@ -155,6 +155,7 @@ const fn kernel(
     schedule: &'static str,
     form: &'static str,
     [group, rows, min_ctas]: [u32; 3],
+    knob: &'static str,
 ) -> Kernel {
     Kernel {
         op: OP,
@@ -162,7 +163,7 @@ const fn kernel(
         form,
         width,
         schedule,
-        knob: "",
+        knob,
         weight: Some(Dtype::Bf16), // or FP32: the kernels ask at run time
         group,
         rows,
@@ -176,11 +177,11 @@ const fn kernel(
 
 /// Lists programs under their names: pass, width, schedule, form, and `[group, rows, min_ctas]`.
 macro_rules! programs {
-    ($(#[$attribute:meta])* $all:ident, $pass:expr; $($name:ident = $width:expr, $schedule:literal, $form:literal, $geometry:expr;)*) => {
+    ($(#[$attribute:meta])* $all:ident, $pass:expr; $($name:ident = $width:expr, $schedule:literal, $form:literal, $geometry:expr $(, $knob:literal)?;)*) => {
         $(
             #[allow(missing_docs)] // the name is the sentence
             pub static $name: Program = {
-                const KERNELS: &[Kernel] = &[kernel($pass, $width, $schedule, $form, $geometry)];
+                const KERNELS: &[Kernel] = &[kernel($pass, $width, $schedule, $form, $geometry, concat!($($knob)?))];
                 Program { bf16: KERNELS, f32: KERNELS, none: &[] }
             };
         )*
@@ -198,29 +199,31 @@ programs! {
     ANY_SCAN_FIRST = None, "scan", "first", [32, 8, 0];
     ANY_SCAN_FIRST_SIGMOID = None, "scan", "first_sigmoid", [32, 8, 0];
 
-    H64_ROW = Some(64), "row", "", [8, 16, 8];
-    H128_ROW = Some(128), "row", "", [8, 16, 8];
-    H128_ROW_SIGMOID = Some(128), "row", "sigmoid", [8, 16, 8];
-    H128_ROW_FIRST = Some(128), "row", "first", [8, 16, 8];
-    H128_ROW_FIRST_SIGMOID = Some(128), "row", "first_sigmoid", [8, 16, 8];
-    H256_ROW = Some(256), "row", "", [16, 8, 8];
-    H512_ROW = Some(512), "row", "", [32, 4, 8];
+    H64_ROW = Some(64), "row", "", [4, 32, 7];
+    H128_ROW = Some(128), "row", "", [4, 32, 7];
+    H128_ROW_G8 = Some(128), "row", "", [8, 16, 0], "g8";
+    H128_ROW_SIGMOID = Some(128), "row", "sigmoid", [4, 32, 0];
+    H128_ROW_FIRST = Some(128), "row", "first", [4, 32, 0];
+    H128_ROW_FIRST_SIGMOID = Some(128), "row", "first_sigmoid", [4, 32, 0];
+    H256_ROW = Some(256), "row", "", [8, 16, 0];
+    H512_ROW = Some(512), "row", "", [16, 8, 0];
 }
 
 programs! {
     /// Every backward program.
     BACKWARD, Pass::Backward;
 
-    ANY_BWD_SCAN = None, "scan", "", [32, 8, 2];
-    ANY_BWD_SCAN_SIGMOID = None, "scan", "sigmoid", [32, 8, 2];
-    ANY_BWD_SCAN_FIRST = None, "scan", "first", [32, 8, 2];
-    ANY_BWD_SCAN_FIRST_SIGMOID = None, "scan", "first_sigmoid", [32, 8, 2];
+    ANY_BWD_SCAN = None, "scan", "", [32, 8, 1];
+    ANY_BWD_SCAN_SIGMOID = None, "scan", "sigmoid", [32, 8, 1];
+    ANY_BWD_SCAN_FIRST = None, "scan", "first", [32, 8, 1];
+    ANY_BWD_SCAN_FIRST_SIGMOID = None, "scan", "first_sigmoid", [32, 8, 1];
 
+    H128_FEW = Some(128), "few", "", [8, 64, 1];
     H64_WALK = Some(64), "walk", "", [8, 32, 2];
-    H128_WALK = Some(128), "walk", "", [16, 16, 2];
+    H128_WALK = Some(128), "walk", "", [16, 16, 3];
     H128_WALK_SIGMOID = Some(128), "walk", "sigmoid", [16, 16, 2];
     H128_WALK_FIRST = Some(128), "walk", "first", [16, 16, 2];
     H128_WALK_FIRST_SIGMOID = Some(128), "walk", "first_sigmoid", [16, 16, 2];
-    H256_WALK = Some(256), "walk", "", [32, 8, 2];
+    H256_WALK = Some(256), "walk", "", [32, 8, 3];
     H512_WALK = Some(512), "walk", "", [32, 8, 1];
 }

@@ -189,7 +189,14 @@ unsafe impl Op for RmsNormBackward {
 
 /// How the rows of a call are divided.
 fn divider<'a>(spec: &BackwardSpec, kernel: &'a Kernel, device: &'a DeviceInfo) -> Divider<'a> {
-    Divider { width: spec.norm.width, kernel, device, max_sms: spec.max_sms, unordered: !spec.deterministic }
+    Divider {
+        width: spec.norm.width,
+        kernel,
+        device,
+        max_sms: spec.max_sms,
+        unordered: !spec.deterministic,
+        narrow: false,
+    }
 }
 
 /// The call as routing and kernels see it. `views` are in the order of [`rmsnorm::backward`].

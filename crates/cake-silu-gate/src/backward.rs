@@ -3,6 +3,7 @@
 use cake_core::bind::{Bound, argument, expect, expect_eps, expect_rows, refuse_workspace};
 use cake_core::chunks::{self, Chunks, Divider};
 use cake_core::overlap::refuse_overlap;
+use cake_core::sums::LEAF_ROWS;
 use cake_core::{
     Arch, DeviceInfo, Dtype, Image, Kernel, Op, Place, Program, RawView, Result, Route, RouteTable, Shape, Workspace,
 };
@@ -74,6 +75,15 @@ unsafe impl Op for SiluGateBackward {
         routes::backward(spec, arch, shape.vectors)
     }
 
+    fn obstacle(_: &BackwardSpec, program: &'static Program, shape: Shape) -> Option<&'static str> {
+        let kernel = &program.bf16[0];
+        if kernel.vectors && !shape.vectors {
+            return Some("needs 16-byte aligned rows with at most two levels of row strides");
+        }
+        let many = kernel.schedule == "few" && shape.rows.div_ceil(kernel.rows) > MOST_FEW;
+        many.then_some("takes no more than 2048 CTAs have rows for")
+    }
+
     fn kernels(spec: &BackwardSpec, program: &'static Program) -> &'static [Kernel] {
         program.kernels(Some(spec.norm.weight))
     }
@@ -86,7 +96,11 @@ unsafe impl Op for SiluGateBackward {
     fn shared_bytes(spec: &BackwardSpec, kernel: &Kernel, params: Option<&BackwardParams>) -> u32 {
         let own = match kernel.schedule {
             "scan" => cake_kernels::scan_shared_bytes(kernel, spec.norm.width),
-            _ => chunks::walk_bytes(spec.norm.width, kernel, params.map_or(31, |params| params.shared_levels)),
+            "few" => 8 * spec.norm.width * kernel.rows, // both factors of each row's terms
+            _ => {
+                let share = |params: &BackwardParams| params.chunk / (LEAF_ROWS as u32 * kernel.rows);
+                chunks::walk_bytes(spec.norm.width, kernel, params.map_or(0, |params| share(params).ilog2()))
+            }
         };
         own.max(chunks::join_bytes(kernel))
     }
@@ -102,8 +116,8 @@ unsafe impl Op for SiluGateBackward {
         route: Option<&Route>,
         device: &DeviceInfo,
     ) {
-        let Chunks { rows, count, ctas, shared_levels, .. } = divider(spec, program, device).chunks(params.rows);
-        (params.chunk, params.chunks, params.ctas, params.shared_levels) = (rows, count, ctas, shared_levels);
+        let Chunks { rows, large, count, ctas, .. } = chunks(spec, program, params.rows, device);
+        (params.chunk, params.large, params.chunks, params.ctas) = (rows, large, count, ctas);
         params.ahead = route.map_or(0, |route| route.half_rows_ahead / 2);
     }
 
@@ -112,7 +126,7 @@ unsafe impl Op for SiluGateBackward {
     }
 
     fn workspace_bytes(spec: &BackwardSpec, program: &Program, rows: u32, device: &DeviceInfo) -> u64 {
-        spec.dw.map_or(0, |_| divider(spec, program, device).chunks(rows).workspace)
+        spec.dw.map_or(0, |_| chunks(spec, program, rows, device).workspace)
     }
 
     fn workspace_for_up_to(spec: &BackwardSpec, program: &Program, rows: u32, device: &DeviceInfo) -> u64 {
@@ -140,7 +154,23 @@ unsafe impl Op for SiluGateBackward {
 /// How the rows of a call are divided.
 fn divider<'a>(spec: &BackwardSpec, program: &Program, device: &'a DeviceInfo) -> Divider<'a> {
     let kernel = &program.kernels(Some(spec.norm.weight))[0];
-    Divider { width: spec.norm.width, kernel, device, max_sms: spec.max_sms, unordered: !spec.deterministic }
+    Divider {
+        width: spec.norm.width,
+        kernel,
+        device,
+        max_sms: spec.max_sms,
+        unordered: !spec.deterministic,
+        narrow: kernel.vectors,
+    }
+}
+
+/// Chunks of the `few` schedule, at most.
+const MOST_FEW: u32 = 2048;
+
+/// The chunks of a call.
+fn chunks(spec: &BackwardSpec, program: &Program, rows: u32, device: &DeviceInfo) -> Chunks {
+    let divider = divider(spec, program, device);
+    if divider.kernel.schedule == "few" { divider.chunks_of(rows, divider.kernel.rows) } else { divider.chunks(rows) }
 }
 
 /// The call as routing and kernels see it. `views` are in the order of [`silu_gate::backward`].

@@ -22,7 +22,17 @@ __device__ __forceinline__ u32 clamp_pair(u32 pair, u32 low, u32 high) {
     return pair;
 }
 
-// 1 / value within an ulp, for a value of 2^-64 to 2^87.
+// The greater of the numbers in each half of two words.
+__device__ __forceinline__ u32 greatest_pair(u32 a, u32 b) {
+#if __CUDA_ARCH__ >= 900
+    asm("max.u16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
+    return a;
+#else
+    return max(a & 0xffffu, b & 0xffffu) | max(a & 0xffff0000u, b & 0xffff0000u);
+#endif
+}
+
+// 1 / value within an ulp, for a value of 2^-64 to 2^94.
 __device__ __forceinline__ float reciprocal(float value) {
     float r;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(value));
@@ -66,6 +76,15 @@ __device__ __forceinline__ void store_unit(void* address, const Unit& u) {
                  : "memory");
 }
 
+// Half a unit.
+__device__ __forceinline__ void load_half(const void* address, u32 (&pairs)[2]) {
+    asm volatile("ld.global.v2.b32 {%0, %1}, [%2];" : "=r"(pairs[0]), "=r"(pairs[1]) : "l"(address) : "memory");
+}
+
+__device__ __forceinline__ void store_half(void* address, const u32 (&pairs)[2]) {
+    asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(address), "r"(pairs[0]), "r"(pairs[1]) : "memory");
+}
+
 // A single element, to be read or to be written.
 template <class T>
 __device__ __forceinline__ const T& readable(const T* address) {
@@ -84,8 +103,13 @@ __device__ __forceinline__ void fetch_ahead(const void* address, u32 bytes) {
 #endif
 }
 
+// Asks L2 to fetch what is around an address. Cheaper than `fetch_ahead` where each thread asks for its own.
+__device__ __forceinline__ void touch(const void* address) { asm volatile("prefetch.global.L2 [%0];" ::"l"(address) : "memory"); }
+
 // Makes the compiler forget what it has computed from a unit, so that it unpacks the unit again instead of keeping eight
 // floats alive.
+__device__ __forceinline__ void forget(u32& pair) { asm volatile("" : "+r"(pair)); }
+
 __device__ __forceinline__ void forget(Unit& u) {
     asm volatile("" : "+r"(u.pair[0]), "+r"(u.pair[1]), "+r"(u.pair[2]), "+r"(u.pair[3]));
 }

@@ -106,26 +106,26 @@ __device__ __forceinline__ void join_lanes(Quad (&sum)[Count], Quad* shared, u32
     }
 }
 
-// Joins the partial sums `partials`, [chunks][quads], of all CTAs; `write(quad, sum)` gets the root for each quad of columns.
-// Called by all threads of all CTAs when the partial sums are there; takes a Quad of shared memory for each thread.
-template <u32 Threads, class Write>
-__device__ __forceinline__ void finish(const char* partials, u32 chunks, u32 quads, Quad* shared, const Write& write) {
-    // A CTA takes `columns` quads at a time, `lanes` threads for each, and `each` adjacent partial sums for a thread.
+// Joins the sums of `count` adjacent subtrees, `node(i, quad)`; `write(quad, sum)` gets the root for each quad of columns.
+// Called by all threads of all CTAs when the sums are there; takes a Quad of shared memory for each thread.
+template <u32 Threads, class Node, class Write>
+__device__ __forceinline__ void finish(const Node& node, u32 count, u32 quads, Quad* shared, const Write& write) {
+    // A CTA takes `columns` quads at a time, `lanes` threads for each, and `each` adjacent subtrees for a thread.
     const u32 columns = min(max(ceil_div(quads, gridDim.x), 2u), Threads / 32);
     const u32 lanes = 1u << (31 - __clz(Threads / columns));
     const u32 lane = threadIdx.x / columns;
     u32 each = 1;
-    while (each * lanes < chunks) each *= 2;
+    while (each * lanes < count) each *= 2;
     for (u32 first = blockIdx.x * columns; first < quads; first += gridDim.x * columns) {
         const u32 quad = first + threadIdx.x % columns;
         const bool live = lane < lanes && quad < quads;
-        // Eights of partial sums join in registers, and these like the carries of a binary counter.
+        // Eights of them join in registers, and these like the carries of a binary counter.
         Quad waiting[4] = {}, sum[1] = {};
         for (u32 eight = 0; 8 * eight < each && live; ++eight) {
             const u32 begin = lane * each + 8 * eight;
             sum[0] = join_eight([&](u32 i) {
-                const bool there = 8 * eight + i < each && begin + i < chunks;
-                return there ? load_quad(partials + 16 * (u64(begin + i) * quads + quad)) : Quad{};
+                const bool there = 8 * eight + i < each && begin + i < count;
+                return there ? node(begin + i, quad) : Quad{};
             });
             bool carry = true;
 #pragma unroll

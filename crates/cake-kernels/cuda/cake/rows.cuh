@@ -29,6 +29,13 @@ __device__ __forceinline__ char* row_of(const RowTensor& tensor, RowIndex row) {
     return tensor.address + Bytes * (row.inner * tensor.pitch + row.outer * tensor.outer);
 }
 
+// Likewise of a row by its number. Most tensors have one level, and then one stride.
+template <int Bytes, class Params>
+__device__ __forceinline__ char* row_at(const Params& p, const RowTensor& tensor, u32 row) {
+    if (p.levels == 1) return tensor.address + Bytes * (u64(row) * tensor.pitch);
+    return row_of<Bytes>(tensor, row_index(p, row));
+}
+
 // sum / width.
 __device__ __forceinline__ float mean_of(float sum, u32 width) {
     // For a power of two both roundings are of the same exact value.

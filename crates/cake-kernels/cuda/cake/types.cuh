@@ -24,9 +24,11 @@ struct alignas(16) Unit {
     u32 pair[4];
 };
 
-__device__ __forceinline__ float element(const Unit& u, int e) {
-    return e % 2 == 0 ? low_float(u.pair[e / 2]) : high_float(u.pair[e / 2]);
+__device__ __forceinline__ float element(const u32* pairs, int e) {
+    return e % 2 == 0 ? low_float(pairs[e / 2]) : high_float(pairs[e / 2]);
 }
+
+__device__ __forceinline__ float element(const Unit& u, int e) { return element(u.pair, e); }
 
 // Four consecutive floats.
 struct alignas(16) Quad {

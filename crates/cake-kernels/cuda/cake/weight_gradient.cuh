@@ -5,6 +5,17 @@
 
 namespace cake {
 
+// With Params::two_sizes chunks are alike, or large ones that keep all CTAs busy and then small ones, an eighth of their size,
+// that share the rest.
+template <class Params>
+__device__ __forceinline__ u32 chunk_rows(const Params& p, u32 chunk) { return chunk < p.large ? p.chunk : p.chunk / 8; }
+
+template <class Params>
+__device__ __forceinline__ u32 chunk_begin(const Params& p, u32 chunk) {
+    const u32 large = min(chunk, p.large);
+    return (7 * large + chunk) * (p.chunk / 8);
+}
+
 // Behind the header of the workspace: for each quad of columns the roots of all chunks, or, where their order does not
 // matter, one FP64 sum for each column.
 template <class Params>
@@ -104,6 +115,22 @@ __device__ __forceinline__ void write_weight_gradient(const Params& p, u32 quad,
     }
 }
 
+// Joins up to eight adjacent roots, `pitch` bytes apart; one by one, to spare registers.
+__device__ __forceinline__ Quad join_small(const char* first, u64 pitch, u32 count) {
+    Quad low = {}, high = {}, pair = {};
+#pragma unroll 1
+    for (u32 i = 0; i < 8; ++i) {
+        const Quad root = i < count ? load_quad(first) : Quad{};
+        first += pitch;
+        pair = i % 2 == 0 ? root : pair + root;
+        if (i == 1) low = pair;
+        if (i == 3) low = low + pair;
+        if (i == 5) high = pair;
+        if (i == 7) high = high + pair;
+    }
+    return low + high;
+}
+
 // Waits until all CTAs have handed in their chunks' roots, joins these and writes dw.
 template <u32 Threads, class Params>
 __device__ __forceinline__ void join_chunks(const Params& p, Quad* shared) {
@@ -111,7 +138,15 @@ __device__ __forceinline__ void join_chunks(const Params& p, Quad* shared) {
     const u32 quads = ceil_div(p.width, 4);
     if (!p.unordered) {
         const auto write = [&](u32 quad, const Quad& root) { write_weight_gradient(p, quad, root); };
-        return finish<Threads>(roots(p), p.chunks, quads, shared, write);
+        // The small chunks' roots join by eights before they count as one of the others'.
+        u32 large = p.chunks;
+        if constexpr (Params::two_sizes) large = min(p.large, p.chunks);
+        const auto node = [&](u32 i, u32 quad) {
+            const char* const at = roots(p) + 16 * (u64(i < large ? i : large + 8 * (i - large)) * quads + quad);
+            if (!Params::two_sizes || i < large) return load_quad(at);
+            return join_small(at, 16 * u64(quads), min(8u, p.chunks - (large + 8 * (i - large))));
+        };
+        return finish<Threads>(node, large + ceil_div(p.chunks - large, 8), quads, shared, write);
     }
     for (u32 quad = blockIdx.x * Threads + threadIdx.x; quad < quads; quad += gridDim.x * Threads) {
         const double* const sums = reinterpret_cast<const double*>(roots(p)) + 4 * quad;

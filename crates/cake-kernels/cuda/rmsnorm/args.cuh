@@ -39,6 +39,7 @@ enum { X, DY, DX, DH, RSTD, ROW_TENSORS, WEIGHT = ROW_TENSORS, DW, TENSORS };
 // Tensors in the order in which they are needed first.
 struct BackwardParams {
     static constexpr int dw_index = backward::DW;
+    static constexpr bool two_sizes = false;  // of chunks
     RowTensor x, dy, rstd;  // rstd absent: it is computed again from x and eps
     RowTensor dx, dh;       // dx absent: only dw is wanted
     char* weight;

@@ -39,6 +39,7 @@ enum { X, DY, Z, DX, DZ, RSTD, ROW_TENSORS, WEIGHT = ROW_TENSORS, DW, TENSORS };
 
 struct BackwardParams {
     static constexpr int dw_index = backward::DW;
+    static constexpr bool two_sizes = true;  // of chunks
     RowTensor x, dy, z, dx, dz, rstd;  // rstd absent: it is computed again from x and eps
     char* weight;
     char* dw;  // null: only dx and dz are wanted
@@ -48,8 +49,8 @@ struct BackwardParams {
     u32 width, ahead;
     u32 weight_fp32;
     u32 chunk, chunks;      // rows of a chunk, 8 times a power of two for each group of a CTA; chunks of all rows
+    u32 large;              // chunks of that size; those behind them, if any, have an eighth of it
     u32 ctas;               // that share the chunks
-    u32 shared_levels;      // levels of the row tree that wait in shared memory; the others in the workspace
     u32 dw_fp32, accumulate;
     u32 unordered;          // chunks' roots are added up in any order
     u32 sizes[max_levels];

@@ -20,7 +20,7 @@ __device__ __forceinline__ void fwd_scan(const ForwardParams& p) {
     const bool live = row < p.rows;
     const LevelIndex index = level_index(p, row);
     const RowUnits x(p, p.x, X, index), z(p, p.z, Z, index), y(p, p.y, Y, index);
-    const auto gated = [&](u64 first, u32 count, const Gates<F>& gates, float (&u)[8]) {
+    const auto gated = [&](u64 first, u32 count, const Gates<F, 4>& gates, float (&u)[8]) {
         const Unit unit = x.read(first, count);
 #pragma unroll
         for (int e = 0; e < 8; ++e) u[e] = F.first ? __fmul_rn(element(unit, e), gates.gate(e)) : element(unit, e);
@@ -29,8 +29,8 @@ __device__ __forceinline__ void fwd_scan(const ForwardParams& p) {
     if (live) {
         squares = fold_units<Group>(p.width, dynamic_shared(), [&](u64 first, u32 count) {
             float u[8];
-            Gates<F> gates;
-            if constexpr (F.first) gates.set(z.read(first, count));
+            Gates<F, 4> gates;
+            if constexpr (F.first) gates.set(z.read(first, count).pair);
             gated(first, count, gates, u);
             return unit_products(u, u);
         });
@@ -42,17 +42,20 @@ __device__ __forceinline__ void fwd_scan(const ForwardParams& p) {
     }
     for (u64 first = 8 * lane; first < p.width; first += 8 * Group) {
         const u32 count = count_of(first, p.width);
-        const WeightUnit w = read_weights(p.weight, p.weight_fp32, p.column[WEIGHT], first, count);
+        float w[8];
+        read_weights(p.weight, p.weight_fp32, p.column[WEIGHT], first, count, w);
         float u[8];
-        Gates<F> gates;
-        gates.set(z.read(first, count));
+        Gates<F, 4> gates;
+        gates.set(z.read(first, count).pair);
         gated(first, count, gates, u);
 #pragma unroll
         for (int e = 0; e < 8; ++e) {
-            u[e] = __fmul_rn(__fmul_rn(u[e], rstd), w.of[e]);
+            u[e] = __fmul_rn(__fmul_rn(u[e], rstd), w[e]);
             if constexpr (!F.first) u[e] = __fmul_rn(u[e], gates.gate(e));
         }
-        y.write(first, count, round_unit(u));
+        Unit unit;
+        round_pairs(u, unit.pair);
+        y.write(first, count, unit);
     }
 }
 

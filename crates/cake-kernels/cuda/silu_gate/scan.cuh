@@ -6,16 +6,9 @@
 namespace cake::silu_gate {
 
 // The weights of elements first .. first + count of a row, count <= 8, the rest zero.
-__device__ __forceinline__ WeightUnit read_weights(const char* weights, bool fp32, i64 stride, u64 first, u32 count) {
-    WeightUnit w;
+__device__ __forceinline__ void read_weights(const char* weights, bool fp32, i64 stride, u64 first, u32 count, float (&w)[8]) {
 #pragma unroll
-    for (u32 e = 0; e < 8; ++e) {
-        const i64 at = i64(first + e) * stride;
-        w.of[e] = e >= count ? 0.0f
-                  : fp32     ? readable(reinterpret_cast<const float*>(weights) + at)
-                             : low_float(readable(reinterpret_cast<const u16*>(weights) + at));
-    }
-    return w;
+    for (u32 e = 0; e < 8; ++e) w[e] = e < count ? weight(weights, fp32, i64(first + e) * stride) : 0.0f;
 }
 
 // Some elements of one row of a tensor.

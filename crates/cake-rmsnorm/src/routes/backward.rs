@@ -12,7 +12,7 @@ pub(super) struct Tables {
     pub(super) residual: Needs,
 }
 
-/// The tables of a width and fusion.
+/// The tables of a width and form.
 pub(super) struct Needs {
     /// `dx` alone.
     pub(super) alone: RouteTable,

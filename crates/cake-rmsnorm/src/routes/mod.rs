@@ -1,4 +1,4 @@
-//! When each program is used: tables by architecture, width and fusion.
+//! When each program is used: tables by architecture, width and form.
 //!
 //! sm_90a is tuned and measured on an H200. Every other architecture starts from the same geometry, untuned: none of its
 //! boards has been measured.

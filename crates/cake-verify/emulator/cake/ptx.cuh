@@ -17,6 +17,10 @@ inline u32 clamp_pair(u32 pair, u32 low, u32 high) {
     return round_pair(clamp(low_float(pair), low_float(low), low_float(high)), clamp(high_float(pair), high_float(low), high_float(high)));
 }
 
+inline u32 greatest_pair(u32 a, u32 b) {
+    return std::max(a & 0xffffu, b & 0xffffu) | std::max(a & 0xffff0000u, b & 0xffff0000u);
+}
+
 // A board's approximation may be another neighbour of the quotient; nothing may depend on it.
 inline float reciprocal(float value) { return __uint_as_float(__float_as_uint(1.0f / value) + 1); }
 
@@ -31,6 +35,14 @@ inline Unit load_weight_late(const void* address) { return load_unit(address); }
 
 inline void store_unit(void* address, const Unit& unit) {
     __builtin_memcpy(emulator::at(address, sizeof unit, true), &unit, sizeof unit);
+}
+
+inline void load_half(const void* address, u32 (&pairs)[2]) {
+    __builtin_memcpy(pairs, emulator::at(address, sizeof pairs, false), sizeof pairs);
+}
+
+inline void store_half(void* address, const u32 (&pairs)[2]) {
+    __builtin_memcpy(emulator::at(address, sizeof pairs, true), pairs, sizeof pairs);
 }
 
 template <class T>
@@ -49,6 +61,9 @@ inline void fetch_ahead(const void* address, u32 bytes) {
     for (u32 at = 0; at < bytes; at += 16) load_unit(static_cast<const char*>(address) + at);
 }
 
+inline void touch(const void* address) { load_unit(address); }
+
+inline void forget(u32&) {}
 inline void forget(Unit&) {}
 
 inline u32 add_release(u32* word, u32 value) {
