@@ -90,7 +90,8 @@ impl Divider<'_> {
     fn narrow_chunks(&self, rows: u32) -> Chunks {
         let least = LEAF_ROWS as u32 * self.kernel.rows;
         let mut best: Option<(u64, u32, u32, u32, u32)> = None;
-        for levels in 0..=rows.div_ceil(least).next_power_of_two().ilog2() {
+        let in_shared = |levels: &u32| walk_bytes(self.width, self.kernel, *levels) <= self.device.shared_per_cta;
+        for levels in (0..=rows.div_ceil(least).next_power_of_two().ilog2()).take_while(in_shared) {
             let size = least << levels;
             let whole = rows / size / self.slots() * self.slots(); // keep all CTAs busy
             let small = (rows - whole * size).div_ceil(size / LEAF_ROWS as u32);
@@ -104,7 +105,7 @@ impl Divider<'_> {
                 }
             }
         }
-        let (_, levels, rows, large, small) = best.expect("one chunk holds all rows");
+        let (_, levels, rows, large, small) = best.expect("the operator sends on what shared memory has no levels for");
         let count = large + small;
         let ctas = count.clamp(1, self.slots());
         Chunks { rows, large, count, ctas, shared_levels: levels, workspace: self.narrow_workspace(count) }

@@ -72,13 +72,16 @@ unsafe impl Op for SiluGateBackward {
     }
 
     fn routes(spec: &BackwardSpec, arch: Arch, shape: Shape) -> &'static RouteTable {
-        routes::backward(spec, arch, shape.vectors)
+        routes::backward(spec, arch, shape.vectors && levels_fit(spec, shape))
     }
 
-    fn obstacle(_: &BackwardSpec, program: &'static Program, shape: Shape) -> Option<&'static str> {
+    fn obstacle(spec: &BackwardSpec, program: &'static Program, shape: Shape) -> Option<&'static str> {
         let kernel = &program.bf16[0];
         if kernel.vectors && !shape.vectors {
             return Some("needs 16-byte aligned rows with at most two levels of row strides");
+        }
+        if kernel.vectors && !levels_fit(spec, shape) {
+            return Some("takes no more than 2^32 elements");
         }
         let many = kernel.schedule == "few" && shape.rows.div_ceil(kernel.rows) > MOST_FEW;
         many.then_some("takes no more than 2048 CTAs have rows for")
@@ -99,7 +102,7 @@ unsafe impl Op for SiluGateBackward {
             "few" => 8 * spec.norm.width * kernel.rows, // both factors of each row's terms
             _ => {
                 let share = |params: &BackwardParams| params.chunk / (LEAF_ROWS as u32 * kernel.rows);
-                chunks::walk_bytes(spec.norm.width, kernel, params.map_or(0, |params| share(params).ilog2()))
+                chunks::walk_bytes(spec.norm.width, kernel, params.map_or(31, |params| share(params).ilog2()))
             }
         };
         own.max(chunks::join_bytes(kernel))
@@ -130,7 +133,12 @@ unsafe impl Op for SiluGateBackward {
     }
 
     fn workspace_for_up_to(spec: &BackwardSpec, program: &Program, rows: u32, device: &DeviceInfo) -> u64 {
-        spec.dw.map_or(0, |_| divider(spec, program, device).workspace_for_up_to(rows))
+        let divider = divider(spec, program, device);
+        match (spec.dw, divider.kernel.schedule) {
+            (None, _) => 0,
+            (_, "few") => Self::workspace_bytes(spec, program, rows, device),
+            _ => divider.workspace_for_up_to(rows),
+        }
     }
 
     fn workspace<'b>(args: &'b mut Backward<'_>) -> Option<&'b mut Workspace> {
@@ -162,6 +170,12 @@ fn divider<'a>(spec: &BackwardSpec, program: &Program, device: &'a DeviceInfo) -
         unordered: !spec.deterministic,
         narrow: kernel.vectors,
     }
+}
+
+/// Whether a call has so few rows that all levels of their tree fit the shared memory of every architecture: 2048 chunks of
+/// 4096 rows have 6 levels of 16 KiB at a width of 512, and fewer bytes where rows are narrower.
+fn levels_fit(spec: &BackwardSpec, shape: Shape) -> bool {
+    u64::from(shape.rows) * u64::from(spec.norm.width) <= 1 << 32
 }
 
 /// Chunks of the `few` schedule, at most.
