@@ -1,15 +1,17 @@
 //! What the inputs of a row hold, and the canonical bits of what its calls write.
 
-use cake_core::Dtype;
 use cake_core::sums::{fast, rms};
+use cake_core::{Dtype, Element};
 use half::bf16;
-use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
+use half::slice::HalfFloatSliceExt;
 use rayon::prelude::*;
 
 use super::rows::Row;
+use crate::cases::gate::GateForm;
 use crate::cases::layout::{Layout, Placed};
 use crate::cases::values::{Values, Weights};
 use crate::engine::expected;
+use crate::engine::gate::{GateGradientRow, GateRow};
 use crate::engine::gradients::GradientRow;
 
 /// Inputs repeat after this many rows, a prime: the host makes so many, the device copies them.
@@ -26,6 +28,8 @@ pub const RESIDUAL: usize = 1;
 pub const DY: usize = 2;
 /// As [`X`].
 pub const DH: usize = 3;
+/// As [`X`].
+pub const Z: usize = 4;
 
 /// Index of an output with rows.
 pub const H: usize = 0;
@@ -33,13 +37,15 @@ pub const H: usize = 0;
 pub const Y: usize = 1;
 /// As [`H`].
 pub const DX: usize = 2;
+/// As [`H`].
+pub const DZ: usize = 3;
 
 /// Inputs and canonical results.
 #[derive(Debug)]
 pub struct Answers {
     row: Row,
     /// What the buffers of the inputs hold, over and over.
-    pub patterns: [Vec<u16>; 4],
+    pub patterns: [Vec<u16>; 5],
     /// As f32 bits.
     pub weight: Option<Vec<u32>>,
 }
@@ -47,8 +53,10 @@ pub struct Answers {
 /// Those of one row of the tensors.
 #[derive(Debug)]
 pub struct Answer {
-    forward: expected::Row,
-    gradients: Option<GradientRow>,
+    outputs: [Option<Vec<u16>>; 4],
+    rstd: u32,
+    /// Factors of the row's terms in `dw`.
+    terms: Vec<(f32, f32)>,
 }
 
 impl Answers {
@@ -70,9 +78,22 @@ impl Answers {
             let pattern = &self.patterns[which];
             (first..first + spec.width as usize).map(|at| pattern[at % pattern.len()]).collect()
         };
+        let weight = self.weight.as_deref();
+        if self.row.gate {
+            let (x, z) = (content(X, *inputs), content(Z, Layout::Contiguous));
+            let (weight, form) = (weight.expect("a gated norm has a weight"), GateForm::ALL[0]);
+            let mut forward = GateRow { x: x.clone(), z: z.clone(), ..GateRow::default() };
+            forward.compute(weight, form, EPS);
+            let rstd = forward.rstd;
+            let mut gradients =
+                GateGradientRow { x, z, dy: content(DY, Layout::Contiguous), rstd, ..Default::default() };
+            gradients.compute(weight, form);
+            let terms = (0..spec.width as usize).map(|column| gradients.term(column)).collect();
+            return Answer { outputs: [None, Some(forward.y), Some(gradients.dx), Some(gradients.dz)], rstd, terms };
+        }
         let residual = (self.row.forward() && spec.residual).then(|| content(RESIDUAL, *inputs));
         let mut forward = expected::Row { x: content(X, *inputs), residual, ..expected::Row::default() };
-        forward.compute(self.weight.as_deref(), spec.offset, EPS);
+        forward.compute(weight, spec.offset, EPS);
 
         let gradients = self.row.backward().map(|backward| {
             let mut gradients = GradientRow {
@@ -83,11 +104,19 @@ impl Answers {
                 dx: Vec::new(),
             };
             if backward.dx {
-                gradients.compute(self.weight.as_deref(), spec.offset);
+                gradients.compute(weight, spec.offset);
             }
             gradients
         });
-        Answer { forward, gradients }
+        let rstd = forward.rstd;
+        let term = |(dy, x): (&u16, &u16)| {
+            let [dy, x] = [dy, x].map(|&bits| Element::to_f32(bf16::from_bits(bits)));
+            (dy, x * f32::from_bits(rstd))
+        };
+        let terms = |row: &GradientRow| row.dy.iter().zip(&row.x).map(term).collect();
+        let terms = gradients.as_ref().map(terms).unwrap_or_default();
+        let dx = gradients.map(|gradients| gradients.dx).filter(|dx| !dx.is_empty());
+        Answer { outputs: [forward.h, Some(forward.y), dx, None], rstd, terms }
     }
 
     /// The `rstd` of each row that is no repetition, in order.
@@ -97,15 +126,14 @@ impl Answers {
 
     /// The gradient of the weight, BF16.
     pub fn dw(&self) -> Vec<u16> {
-        let rows: Vec<GradientRow> = self.distinct().into_iter().filter_map(|answer| answer.gradients).collect();
+        let rows: Vec<(Vec<f32>, Vec<f32>)> =
+            self.distinct().into_iter().map(|answer| answer.terms.into_iter().unzip()).collect();
         let mut dw = vec![bf16::ZERO; self.row.spec.width as usize];
         dw.par_chunks_mut(256).enumerate().for_each(|(task, dw)| {
             let columns = 256 * task..256 * task + dw.len();
             let mut tree = fast::RowTree::new(dw.len());
-            for GradientRow { dy, x, rstd, .. } in rows.iter().cycle().take(self.row.count() as usize) {
-                let (dy, x): (&[bf16], &[bf16]) =
-                    (dy[columns.clone()].reinterpret_cast(), x[columns.clone()].reinterpret_cast());
-                tree.push(dy, x, f32::from_bits(*rstd));
+            for (gradient, xhat) in rows.iter().cycle().take(self.row.count() as usize) {
+                tree.push(&gradient[columns.clone()], &xhat[columns.clone()], 1.0);
             }
             let mut root = vec![0.0; dw.len()];
             tree.finish(&mut root);
@@ -121,15 +149,14 @@ impl Answers {
 }
 
 impl Answer {
-    /// In the order of [`H`], [`Y`], [`DX`]; of `h` and `dx` what the calls compute.
-    pub fn outputs(&self) -> [Option<&[u16]>; 3] {
-        let dx = self.gradients.as_ref().map(|gradients| &gradients.dx[..]).filter(|dx| !dx.is_empty());
-        [self.forward.h.as_deref(), Some(&self.forward.y), dx]
+    /// In the order of [`H`], [`Y`], [`DX`], [`DZ`]; of all but `y` what the calls compute.
+    pub fn outputs(&self) -> [Option<&[u16]>; 4] {
+        self.outputs.each_ref().map(|output| output.as_deref())
     }
 
     /// As bits.
     pub fn rstd(&self) -> u32 {
-        self.forward.rstd
+        self.rstd
     }
 }
 
@@ -141,11 +168,11 @@ pub fn row_offset(placed: &Placed, row: u64) -> u64 {
 }
 
 /// What the inputs hold: [`DISTINCT`] rows of ordinary numbers each.
-fn patterns(seed: u64, width: usize) -> [Vec<u16>; 4] {
-    [0, 1, 2, 3].map(|which| {
+fn patterns(seed: u64, width: usize) -> [Vec<u16>; 5] {
+    [0, 1, 2, 3, 4].map(|which| {
         let mut pattern = vec![0; DISTINCT as usize * width];
         pattern.par_chunks_mut(width).enumerate().for_each(|(row, content)| {
-            Values::Normal.fill(seed, 4 * row as u64 + which, content, None);
+            Values::Normal.fill(seed, 5 * row as u64 + which, content, None);
         });
         pattern
     })
@@ -153,6 +180,8 @@ fn patterns(seed: u64, width: usize) -> [Vec<u16>; 4] {
 
 #[cfg(test)]
 mod tests {
+    use half::slice::HalfBitsSliceExt;
+
     use cake_rmsnorm::{Backward, BackwardPlan, Forward, ForwardPlan, TensorView, TensorViewMut};
 
     use super::*;
@@ -163,7 +192,7 @@ mod tests {
     fn inputs_differ_from_row_to_row_and_from_each_other() {
         let patterns = patterns(1, 8);
         let rows: Vec<&[u16]> = patterns.iter().flat_map(|pattern| pattern.chunks(8)).collect();
-        assert_eq!(rows.len() as u64, 4 * DISTINCT);
+        assert_eq!(rows.len() as u64, 5 * DISTINCT);
         assert!((1..rows.len()).all(|i| !rows[..i].contains(&rows[i])));
     }
 
@@ -224,7 +253,7 @@ mod tests {
                 let answer = answers.row(at);
                 let of_row =
                     |tensor: &[bf16]| tensor[(at * width) as usize..][..width as usize].reinterpret_cast().to_vec();
-                let [expected_h, expected_y, expected_dx] = answer.outputs();
+                let [expected_h, expected_y, expected_dx, _] = answer.outputs();
                 assert_eq!(rstd[at as usize].to_bits(), answer.rstd());
                 assert_eq!(expected_dx.map(<[u16]>::to_vec), spec.dx.then(|| of_row(&dx)));
                 if row.forward() {
@@ -236,5 +265,52 @@ mod tests {
                 assert_eq!(dw.reinterpret_cast(), answers.dw());
             }
         }
+    }
+
+    #[test]
+    fn answers_of_a_gate_are_those_of_a_call_on_the_host() {
+        let (count, width) = (DISTINCT + 3, 128);
+        let shape = [count, width];
+        let row = Row { calls: Calls::Step, gate: true, ..Row::new("", Form::COMMON[0], width as u32, vec![count]) };
+        let answers = Answers::new(&row, 7);
+        let whole = |which: usize| -> Vec<bf16> {
+            let pattern: &[bf16] = answers.patterns[which].reinterpret_cast();
+            pattern.iter().copied().cycle().take((count * width) as usize).collect()
+        };
+        let weight = answers.weight.as_ref().unwrap().iter().map(|&bits| bf16::from_f32(f32::from_bits(bits)));
+        let (weight, [x, z, dy]) = (weight.collect::<Vec<_>>(), [X, Z, DY].map(whole));
+        let [mut y, mut dx, mut dz] = [(); 3].map(|()| vec![bf16::ZERO; x.len()]);
+        let mut dw = vec![bf16::ZERO; width as usize];
+        let input = |name, tensor| TensorView::from_slice(name, tensor, &shape).unwrap();
+        let forward = cake_silu_gate::Forward {
+            x: input("x", &x),
+            z: input("z", &z),
+            weight: TensorView::from_slice("weight", &weight, &shape[1..]).unwrap(),
+            eps: EPS,
+            y: TensorViewMut::from_slice("y", &mut y, &shape).unwrap(),
+            rstd: None,
+        };
+        cake_silu_gate::ForwardPlan::host(row.gate_spec()).unwrap().run_host(forward).unwrap();
+        let backward = cake_silu_gate::Backward {
+            dy: input("dy", &dy),
+            x: input("x", &x),
+            z: input("z", &z),
+            weight: TensorView::from_slice("weight", &weight, &shape[1..]).unwrap(),
+            rstd: None,
+            eps: EPS,
+            dx: TensorViewMut::from_slice("dx", &mut dx, &shape).unwrap(),
+            dz: TensorViewMut::from_slice("dz", &mut dz, &shape).unwrap(),
+            dw: Some(TensorViewMut::from_slice("dw", &mut dw, &shape[1..]).unwrap()),
+            workspace: None,
+        };
+        cake_silu_gate::BackwardPlan::host(row.gate_backward_spec()).unwrap().run_host(backward).unwrap();
+        for at in 0..count {
+            let of_row =
+                |tensor: &[bf16]| tensor[(at * width) as usize..][..width as usize].reinterpret_cast().to_vec();
+            let answer = answers.row(at);
+            let outputs = answer.outputs().map(|output| output.map(<[u16]>::to_vec));
+            assert_eq!(outputs, [None, Some(of_row(&y)), Some(of_row(&dx)), Some(of_row(&dz))]);
+        }
+        assert_eq!(dw.reinterpret_cast(), answers.dw());
     }
 }

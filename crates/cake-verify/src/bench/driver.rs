@@ -23,7 +23,7 @@ use crate::engine::driver::Current;
 pub struct Gpu {
     device: Device,
     module: sys::CUmodule,
-    probes: [(&'static Kernel, sys::CUfunction); 3],
+    probes: [(&'static Kernel, sys::CUfunction); 4],
     stream: Stream,
     // Last: what was current before comes back after everything else is gone.
     _current: Current,
@@ -39,7 +39,8 @@ impl Gpu {
         // SAFETY: (a); a cubin carries its own length in its ELF header.
         check("cuModuleLoadData", unsafe { sys::cuModuleLoadData(&mut module, cubin.as_ptr().cast()) })?;
         // From here on dropping the value unloads the module.
-        let probes = [&probe::EMPTY, &probe::ADD, &probe::ADD_THREE].map(|kernel| (kernel, ptr::null_mut()));
+        let probes = [&probe::EMPTY, &probe::ADD, &probe::ADD_THREE, &probe::ADD_THREE_TWICE];
+        let probes = probes.map(|kernel| (kernel, ptr::null_mut()));
         let mut gpu = Gpu { device: device.clone(), module, probes, stream, _current: current };
         for (kernel, function) in &mut gpu.probes {
             let name = std::ffi::CString::new(kernel.to_string())?;
@@ -81,25 +82,25 @@ impl Gpu {
         self.launch(0, 1, &probe::ForwardParams::default())
     }
 
-    /// Queues the addition of the first `bytes` of two or three buffers, in whole units of 16, over those of another one.
-    pub fn add(&self, to: &Buffer, from: &[&Buffer], bytes: u64) -> Result<()> {
-        let mut inputs = [0; 3];
-        if !(2..=inputs.len()).contains(&from.len()) {
-            bail!("an addition of {} buffers", from.len());
-        }
+    /// Queues the addition of the first `bytes` of two or three buffers, in whole units of 16, over those of another one, or
+    /// of three buffers over those of two others.
+    pub fn add(&self, to: &[&Buffer], from: &[&Buffer], bytes: u64) -> Result<()> {
+        let probe = match (from.len(), to.len()) {
+            (2, 1) => 1,
+            (3, 1) => 2,
+            (3, 2) => 3,
+            (from, to) => bail!("an addition of {from} buffers into {to}"),
+        };
+        let (mut inputs, mut outputs) = ([0; 3], [0; 2]);
         inputs.iter_mut().zip(from).for_each(|(input, buffer)| *input = buffer.address());
+        outputs.iter_mut().zip(to).for_each(|(output, buffer)| *output = buffer.address());
         let units = u32::try_from(bytes.div_ceil(16))?;
-        let held = from.iter().fold(to.bytes(), |held, buffer| held.min(buffer.bytes()));
+        let held = from.iter().chain(to).map(|buffer| buffer.bytes()).min().unwrap_or(0);
         if u64::from(units) * 16 > held {
             bail!("an addition of {bytes} bytes of buffers of at least {held}");
         }
-        let probe = from.len() - 1;
         let ctas = units.div_ceil(self.probes[probe].0.threads());
-        self.launch(
-            probe,
-            ctas,
-            &probe::ForwardParams { units, inputs, outputs: [to.address(), 0], ..Default::default() },
-        )
+        self.launch(probe, ctas, &probe::ForwardParams { units, inputs, outputs, ..Default::default() })
     }
 
     fn launch(&self, probe: usize, ctas: u32, params: &probe::ForwardParams) -> Result<()> {

@@ -3,6 +3,7 @@
 use anyhow::{Context as _, Result};
 use cake_core::{Op, Plan, Shape, Workspace};
 use cake_rmsnorm::{Backward, RmsNormBackward, RmsNormForward};
+use cake_silu_gate::{SiluGateBackward, SiluGateForward};
 
 use super::driver::Gpu;
 use super::record::{Engine, Measured};
@@ -55,6 +56,7 @@ pub fn row(
         }
     }
     let reference = match row.calls {
+        _ if row.gate => Engine::Add,
         Calls::Forward => Engine::Copy,
         Calls::Backward | Calls::Dx | Calls::Dw => Engine::Add,
         Calls::Step => Engine::CopyAdd,
@@ -112,12 +114,37 @@ fn ways<'t>(gpu: &'t Gpu, row: &Row, tensors: &'t Tensors, programs: Programs) -
             let (call, mut workspace) = (call.clone(), workspace(gpu, &plan, shape.rows)?);
             Ok(Box::new(move || Ok(plan.run(stream, Backward { workspace: workspace.as_mut(), ..call.views()? })?)))
         })?;
-        ways = match row.forward() {
-            true => ways.into_iter().zip(backward).map(|(first, next)| first.then(next)).collect(),
-            false => backward,
-        };
+        ways = after(ways, backward);
+    }
+    if let Some(call) = tensors.gate_forward() {
+        let spec = row.gate_spec();
+        let (shape, _) = SiluGateForward::check(&spec, place, &call.views()?)?;
+        ways = plans::<SiluGateForward>(gpu, &spec, shape, programs, |plan| {
+            let call = call.clone();
+            Ok(Box::new(move || Ok(plan.run(stream, call.views()?)?)))
+        })?;
+    }
+    if let Some(call) = tensors.gate_backward() {
+        let spec = row.gate_backward_spec();
+        let (shape, _) = SiluGateBackward::check(&spec, place, &call.views()?)?;
+        let backward = plans::<SiluGateBackward>(gpu, &spec, shape, programs, |plan| {
+            let (call, mut workspace) = (call.clone(), workspace(gpu, &plan, shape.rows)?);
+            Ok(Box::new(move || {
+                let args = cake_silu_gate::Backward { workspace: workspace.as_mut(), ..call.views()? };
+                Ok(plan.run(stream, args)?)
+            }))
+        })?;
+        ways = after(ways, backward);
     }
     Ok(ways)
+}
+
+/// The ways of a backward, each after one of a forward if the row has one.
+fn after<'t>(forward: Vec<Way<'t>>, backward: Vec<Way<'t>>) -> Vec<Way<'t>> {
+    match forward.is_empty() {
+        true => backward,
+        false => forward.into_iter().zip(backward).map(|(first, next)| first.then(next)).collect(),
+    }
 }
 
 /// What a plan needs for so many rows, and no byte more.

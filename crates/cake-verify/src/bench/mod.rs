@@ -94,7 +94,8 @@ which adds about a microsecond: `empty`, one warp that does nothing, is timed in
 Engines take turns: A B C, A B C. GB/s are of the least bytes over the median: 4TH + 4T, with a residual 8TH + 4T, and
 the weight; of the backward 6TH + 4T, with a residual 8TH + 4T, for dw alone 4TH + 4T, the weight and dw. The reference
 moves as many: for the forward `copy`, the device's own copy, two with a residual; for the backward `add`, a kernel that
-reads two streams, three with a residual, and writes one; `copy+add` for a step, both in turn. % are of its rate.";
+reads two streams, three with a residual, and writes one; `copy+add` for a step, both in turn. % are of its rate.
+With a gate 6TH and 10TH, no rstd; the reference of both is `add`, which reads two and writes one, and three and two.";
 
 /// Times the rows; whether every answer was right.
 pub fn bench(options: &Options) -> Result<bool> {

@@ -75,7 +75,7 @@ pub enum Engine {
     Forced,
     /// The device's own copy of as many bytes as the forward moves.
     Copy,
-    /// Two or three streams read and one written, as many bytes as the backward moves.
+    /// Two or three streams read and one or two written, as many bytes as the backward moves, or a gated forward.
     Add,
     /// One after the other.
     #[serde(rename = "copy+add")]
@@ -171,7 +171,7 @@ impl fmt::Display for DeviceFacts {
 /// The images that a benchmark on an architecture uses.
 pub fn images(arch: cake_core::Arch) -> Vec<ImageFacts> {
     let hex = |bytes: &[u8]| Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-    let ops = cake_kernels::OPS.iter().filter(|op| ["probe", "rmsnorm"].contains(op));
+    let ops = cake_kernels::OPS.iter().filter(|op| ["probe", "rmsnorm", "silu_gate"].contains(op));
     ops.map(|op| ImageFacts { op, sha256: hex(cake_kernels::image(op, arch).compressed) }).collect()
 }
 

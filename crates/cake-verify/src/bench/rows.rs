@@ -33,6 +33,8 @@ pub struct Row {
     pub calls: Calls,
     /// The form of the norm.
     pub spec: Spec,
+    /// Whether it is the gated norm, which is asked for no `rstd`, and given none.
+    pub gate: bool,
     /// Leading dimensions; their product is the number of rows.
     pub lead: Vec<u64>,
     /// Where `x` and `residual` lie. Tensors of a backward are contiguous.
@@ -72,6 +74,7 @@ const WAVE: &str = "as many rows as run at once, or a few times that: one wave";
 const SEQUENCE: &str = "one sequence: from a fraction of L2 to several times its size";
 const BATCH: &str = "a batch of four sequences: for most widths the memory's rate decides";
 const PACKED: &str = "packed sequences: a number of rows that no tile divides; 16231 is prime";
+const PACKED_HEADS: &str = "packed sequences of 48 heads: some tokens more or less than a round of tiles";
 const LONG: &str = "long: the last per cent of the memory's rate";
 const F32_WEIGHT: &str = "an FP32 weight takes more registers and twice the loads";
 const NO_WEIGHT: &str = "no weight: kernels of their own";
@@ -144,6 +147,19 @@ const STEPS: &[Group] = &[
     Group { why: STEP, form: RESIDUAL, widths: &SWEPT_RESIDUAL, rows: &SWEEP },
 ];
 
+/// Tokens and heads of the gated norm, of 128 elements each.
+const GATED: [([u64; 2], &str); 9] = [
+    ([256, 32], FEW),
+    ([1024, 32], WAVE),
+    ([4096, 32], SEQUENCE),
+    ([16384, 32], BATCH),
+    ([7600, 48], PACKED_HEADS),
+    ([9500, 48], PACKED_HEADS),
+    ([11400, 48], PACKED_HEADS),
+    ([16384, 48], LONG),
+    ([32737, 48], LONG),
+];
+
 /// Every row.
 pub fn all() -> Vec<Row> {
     let mut rows = Vec::new();
@@ -165,6 +181,14 @@ pub fn all() -> Vec<Row> {
             vec![4096, 32],
         )
     });
+    for calls in [Calls::Forward, Calls::Backward, Calls::Step] {
+        let row = |(lead, why): ([u64; 2], &'static str)| Row {
+            calls,
+            gate: true,
+            ..Row::new(why, PLAIN, 128, lead.to_vec())
+        };
+        rows.extend(GATED.map(row));
+    }
     rows.push(Row {
         inputs: Layout::Pitch(2),
         outputs: Layout::Pitch(2),
@@ -182,6 +206,7 @@ impl Row {
             why,
             calls: Calls::Forward,
             spec,
+            gate: false,
             lead,
             inputs: Layout::Contiguous,
             outputs: Layout::Contiguous,
@@ -210,26 +235,44 @@ impl Row {
         Some(BackwardSpec { dx, dw: dw.then_some(Dtype::Bf16), ..BackwardSpec::new(self.spec) })
     }
 
+    /// What the plan of a gated forward fixes.
+    pub fn gate_spec(&self) -> cake_silu_gate::Spec {
+        let weight = self.spec.weight.expect("a gated norm has a weight");
+        cake_silu_gate::Spec { weight, ..cake_silu_gate::Spec::new(self.spec.width) }
+    }
+
+    /// The same of the backward, which computes all gradients.
+    pub fn gate_backward_spec(&self) -> cake_silu_gate::BackwardSpec {
+        cake_silu_gate::BackwardSpec { dw: Some(Dtype::Bf16), ..cake_silu_gate::BackwardSpec::new(self.gate_spec()) }
+    }
+
     /// The least that must move.
     pub fn bytes(&self) -> u64 {
         self.forward_bytes() + self.backward_bytes()
     }
 
-    /// By the forward: `x` and `y`, `residual` and `h` where there are any, `rstd`, the weight.
+    /// By the forward: `x` and `y`, `residual` and `h` where there are any, `rstd`, the weight; with a gate `x`, `z` and `y`.
     fn forward_bytes(&self) -> u64 {
+        if self.gate && self.forward() {
+            return self.activations(3) + self.of_width(self.spec.weight);
+        }
         if self.forward() { self.activations(2 * self.pairs()) + self.of_width(self.spec.weight) } else { 0 }
     }
 
-    /// By the backward: `x` and `dy`, `rstd`, for `dx` itself, the weight and `dh` where there is one, `dw`.
+    /// By the backward: `x` and `dy`, `rstd`, for `dx` itself, the weight and `dh` where there is one, `dw`; with a gate `x`,
+    /// `z`, `dy`, `dx` and `dz`.
     fn backward_bytes(&self) -> u64 {
         let Some(spec) = self.backward() else { return 0 };
+        if self.gate {
+            return self.activations(5) + self.of_width(spec.norm.weight) + self.of_width(spec.dw);
+        }
         let (tensors, weight) = if spec.dx { (2 + self.pairs(), spec.norm.weight) } else { (2, None) };
         self.activations(tensors) + self.of_width(weight) + self.of_width(spec.dw)
     }
 
-    /// So many activations, and `rstd`.
+    /// So many activations, and `rstd` where the call has it.
     fn activations(&self, tensors: u64) -> u64 {
-        self.count() * (2 * tensors * u64::from(self.spec.width) + 4)
+        self.count() * (2 * tensors * u64::from(self.spec.width) + if self.gate { 0 } else { 4 })
     }
 
     fn of_width(&self, dtype: Option<Dtype>) -> u64 {
@@ -241,15 +284,20 @@ impl Row {
         if self.spec.residual { 2 } else { 1 }
     }
 
-    /// Bytes of each of the copies that together read and write as much as the forward: two with a residual, else one.
+    /// Bytes of each of the copies that together read and write as much as the forward: two with a residual, else one. With
+    /// a gate, of each stream of an addition that reads two and writes one, in whole units.
     pub fn bytes_of_copy(&self) -> u64 {
-        self.forward_bytes().div_ceil(2 * self.pairs())
+        match self.gate {
+            true => self.forward_bytes().div_ceil(3).next_multiple_of(16),
+            false => self.forward_bytes().div_ceil(2 * self.pairs()),
+        }
     }
 
     /// Bytes of each stream of the addition that reads and writes as much as the backward: three are read with a
-    /// residual, else two. In whole units.
+    /// residual, else two; with a gate three, and two are written. In whole units.
     pub fn bytes_of_add(&self) -> u64 {
-        self.backward_bytes().div_ceil(2 + self.pairs()).next_multiple_of(16)
+        let streams = if self.gate { 5 } else { 2 + self.pairs() };
+        self.backward_bytes().div_ceil(streams).next_multiple_of(16)
     }
 }
 
@@ -257,11 +305,13 @@ impl fmt::Display for Row {
     /// The name: calls, form, layout, width, rows.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.calls {
+            Calls::Forward if self.gate => return write!(f, "gate{}", self.size()),
             Calls::Forward => "rms",
             Calls::Backward | Calls::Dx | Calls::Dw => "bwd",
             Calls::Step => "step",
         })?;
         f.write_str(if self.spec.residual { "+res" } else { "" })?;
+        f.write_str(if self.gate { "+gate" } else { "" })?;
         match self.calls {
             Calls::Dx => f.write_str("/dx")?,
             Calls::Dw => f.write_str("/dw")?,
@@ -278,8 +328,15 @@ impl fmt::Display for Row {
         if !self.layout.is_empty() {
             write!(f, "/{}", self.layout)?;
         }
+        f.write_str(&self.size())
+    }
+}
+
+impl Row {
+    /// Width and rows, as they stand in the name.
+    fn size(&self) -> String {
         let lead: Vec<String> = self.lead.iter().map(u64::to_string).collect();
-        write!(f, "/H{}/T{}", self.spec.width, lead.join("x"))
+        format!("/H{}/T{}", self.spec.width, lead.join("x"))
     }
 }
 
@@ -306,7 +363,7 @@ mod tests {
             for residual in [false, true] {
                 for counts in [256..=256, 4096..=4096, 16172..=16384] {
                     let found = rows.iter().any(|row| {
-                        (row.spec.width, row.spec.residual) == (width, residual)
+                        (row.spec.width, row.spec.residual, row.gate) == (width, residual, false)
                             && row.calls == Calls::Forward
                             && row.layout.is_empty()
                             && counts.contains(&row.count())
@@ -333,6 +390,20 @@ mod tests {
                 assert!(names.contains(&format!("{calls}+res/H6144/T{count}")), "{calls} {count}");
             }
         }
+    }
+
+    #[test]
+    fn every_gated_row_that_peers_were_timed_at_is_here() {
+        for calls in ["gate", "bwd+gate", "step+gate"] {
+            for lead in
+                ["256x32", "1024x32", "4096x32", "16384x32", "7600x48", "9500x48", "11400x48", "16384x48", "32737x48"]
+            {
+                let name = format!("{calls}/H128/T{lead}");
+                assert!(names().contains(&name), "{name}");
+            }
+        }
+        let row = all().into_iter().find(|row| row.to_string() == "step+gate/H128/T256x32").unwrap();
+        assert_eq!(row.bytes(), 256 * 32 * (768 + 1280) + 3 * 256);
     }
 
     #[test]

@@ -7,12 +7,13 @@ use cake_core::{Buffer, Dtype, Element, Place};
 use half::bf16;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 
-use super::answers::{Answers, DH, DX, DY, EPS, H, RESIDUAL, X, Y, row_offset};
+use super::answers::{Answers, DH, DX, DY, DZ, EPS, H, RESIDUAL, X, Y, Z, row_offset};
 use super::driver::Gpu;
 use super::rows::Row;
 use crate::cases::layout::{Layout, Placed};
 use crate::engine::call::{BackwardCall, Call};
 use crate::engine::expected::weight_halfwords;
+use crate::engine::gate::{GateBackwardCall, GateCall};
 use crate::engine::image::{POISON, halfwords};
 use crate::engine::memory::Argument;
 
@@ -24,8 +25,8 @@ const CHECKED: u64 = 16;
 #[derive(Debug)]
 pub struct Tensors {
     row: Row,
-    inputs: [Option<Tensor>; 4],
-    outputs: [Option<Tensor>; 3],
+    inputs: [Option<Tensor>; 5],
+    outputs: [Option<Tensor>; 4],
     rstd: Tensor,
     dw: Option<Tensor>,
     weight: Option<Tensor>,
@@ -70,11 +71,13 @@ impl Tensors {
                 activation("residual", row.inputs, forward && residual)?,
                 activation("dy", Layout::Contiguous, backward.is_some())?,
                 activation("dh", Layout::Contiguous, backward.is_some() && residual)?,
+                activation("z", Layout::Contiguous, row.gate)?,
             ],
             outputs: [
                 activation("h", row.outputs, forward && residual)?,
                 activation("y", row.outputs, forward)?,
                 activation("dx", Layout::Contiguous, backward.is_some())?,
+                activation("dz", Layout::Contiguous, backward.is_some() && row.gate)?,
             ],
             rstd: tensor("rstd", Dtype::F32, Layout::Contiguous.place(&row.lead, 1).without_columns(), 0)?,
             dw: of_width("dw", backward.and_then(|spec| spec.dw))?,
@@ -98,9 +101,9 @@ impl Tensors {
         Ok(tensors)
     }
 
-    /// The call of the forward, if the row has it.
+    /// The call of the norm's forward, if the row has it.
     pub fn forward(&self, rstd: bool) -> Option<Call<'_>> {
-        self.row.forward().then(|| Call {
+        (self.row.forward() && !self.row.gate).then(|| Call {
             x: argument(&self.inputs[X]).expect("every row has x"),
             weight: argument(&self.weight),
             eps: EPS,
@@ -111,9 +114,37 @@ impl Tensors {
         })
     }
 
-    /// The call of the backward, if the row has it, without a workspace.
+    /// The call of the gated forward, if the row has it.
+    pub fn gate_forward(&self) -> Option<GateCall<'_>> {
+        (self.row.forward() && self.row.gate).then(|| GateCall {
+            x: argument(&self.inputs[X]).expect("every row has x"),
+            z: argument(&self.inputs[Z]).expect("every gate has z"),
+            weight: argument(&self.weight).expect("a gated norm has a weight"),
+            eps: EPS,
+            y: argument(&self.outputs[Y]).expect("every forward has y"),
+            rstd: None,
+        })
+    }
+
+    /// The call of the gated backward, if the row has it, without a workspace.
+    pub fn gate_backward(&self) -> Option<GateBackwardCall<'_>> {
+        self.row.backward().filter(|_| self.row.gate).map(|_| GateBackwardCall {
+            dy: argument(&self.inputs[DY]).expect("every backward has dy"),
+            x: argument(&self.inputs[X]).expect("every row has x"),
+            z: argument(&self.inputs[Z]).expect("every gate has z"),
+            weight: argument(&self.weight).expect("a gated norm has a weight"),
+            rstd: None,
+            eps: EPS,
+            dx: argument(&self.outputs[DX]).expect("every backward of a gate has dx"),
+            dz: argument(&self.outputs[DZ]).expect("every backward of a gate has dz"),
+            dw: argument(&self.dw),
+            workspace: None,
+        })
+    }
+
+    /// The call of the norm's backward, if the row has it, without a workspace.
     pub fn backward(&self) -> Option<BackwardCall<'_>> {
-        self.row.backward().map(|spec| BackwardCall {
+        self.row.backward().filter(|_| !self.row.gate).map(|spec| BackwardCall {
             dy: argument(&self.inputs[DY]).expect("every backward has dy"),
             x: argument(&self.outputs[H]).or_else(|| argument(&self.inputs[X])).expect("every row has x"),
             weight: argument(&self.weight),
@@ -127,23 +158,35 @@ impl Tensors {
     }
 
     /// Queues what moves as many bytes. For the forward the device's copy of `x` over `y`, and of `residual` over `h`;
-    /// for the backward an addition of `x`, `dy`, and `dh` if there is one, over `dx`.
+    /// for the backward an addition of `x`, `dy`, and `dh` if there is one, over `dx`; with a gate, of `x` and `z` over `y`, and
+    /// of `x`, `dy` and `z` over `dx` and `dz`.
     pub fn reference(&self, gpu: &Gpu) -> Result<()> {
-        for (input, output) in [(X, Y), (RESIDUAL, H)] {
-            if let (Some(input), Some(output)) = (&self.inputs[input], &self.outputs[output]) {
-                gpu.copy(&output.buffer, &input.buffer, self.row.bytes_of_copy())?;
+        let input = |at: usize| self.inputs[at].as_ref().map(|tensor| &tensor.buffer);
+        let output = |at: usize| self.outputs[at].as_ref().map(|tensor| &tensor.buffer);
+        if self.row.gate {
+            if let (Some(x), Some(z), Some(y)) = (input(X), input(Z), output(Y)) {
+                gpu.add(&[y], &[x, z], self.row.bytes_of_copy())?;
+            }
+            let tensors = (input(X), input(DY), input(Z), output(DX), output(DZ));
+            if let (Some(x), Some(dy), Some(z), Some(dx), Some(dz)) = tensors {
+                gpu.add(&[dx, dz], &[x, dy, z], self.row.bytes_of_add())?;
+            }
+            return Ok(());
+        }
+        for (from, to) in [(X, Y), (RESIDUAL, H)] {
+            if let (Some(from), Some(to)) = (input(from), output(to)) {
+                gpu.copy(to, from, self.row.bytes_of_copy())?;
             }
         }
-        let Some(dx) = &self.outputs[DX] else { return Ok(()) };
-        let added: Vec<&Buffer> =
-            [X, DY, DH].iter().filter_map(|&at| Some(&self.inputs[at].as_ref()?.buffer)).collect();
-        gpu.add(&dx.buffer, &added, self.row.bytes_of_add())
+        let Some(dx) = output(DX) else { return Ok(()) };
+        let added: Vec<&Buffer> = [X, DY, DH].into_iter().filter_map(input).collect();
+        gpu.add(&[dx], &added, self.row.bytes_of_add())
     }
 
     /// Runs the row's calls once over poisoned outputs. What differs from the canonical bits in the first, the last and
     /// some other rows, or in `dw`; nothing, it is to be hoped.
     pub fn check(&self, gpu: &Gpu, calls: &mut dyn FnMut() -> Result<()>) -> Result<Option<String>> {
-        let rstd = Some(&self.rstd).filter(|_| self.row.forward());
+        let rstd = Some(&self.rstd).filter(|_| self.row.forward() && !self.row.gate);
         for tensor in self.outputs.iter().flatten().chain(&self.dw).chain(rstd) {
             tensor.buffer.fill(gpu.stream(), POISON as u8)?;
         }

@@ -67,8 +67,8 @@ pub struct GateGradientRow {
     pub dx: Vec<u16>,
     pub dz: Vec<u16>,
     /// The factors of its terms in `dw`: the gradient of what the weight scales, and that.
-    upstream: Vec<f32>,
-    xhat: Vec<f32>,
+    pub upstream: Vec<f32>,
+    pub xhat: Vec<f32>,
 }
 
 impl GateGradientRow {
@@ -302,11 +302,10 @@ pub struct GateCall<'m> {
     pub rstd: Option<Argument<'m>>,
 }
 
-impl Arguments for GateCall<'_> {
-    type Op = SiluGateForward;
-
-    fn lend<R>(&self, _: &Lane, act: impl FnOnce(Forward<'_>) -> Result<R>) -> Result<R> {
-        act(Forward {
+impl<'m> GateCall<'m> {
+    /// The views; refused when one of them is not possible.
+    pub fn views(&self) -> Result<Forward<'m>> {
+        Ok(Forward {
             x: self.x.view()?,
             z: self.z.view()?,
             weight: self.weight.view()?,
@@ -314,6 +313,14 @@ impl Arguments for GateCall<'_> {
             y: self.y.view_mut()?,
             rstd: self.rstd.as_ref().map(Argument::view_mut).transpose()?,
         })
+    }
+}
+
+impl Arguments for GateCall<'_> {
+    type Op = SiluGateForward;
+
+    fn lend<R>(&self, _: &Lane, act: impl FnOnce(Forward<'_>) -> Result<R>) -> Result<R> {
+        act(self.views()?)
     }
 }
 
@@ -333,12 +340,10 @@ pub struct GateBackwardCall<'m> {
     pub workspace: Option<Space<'m>>,
 }
 
-impl Arguments for GateBackwardCall<'_> {
-    type Op = SiluGateBackward;
-
-    fn lend<R>(&self, lane: &Lane, act: impl FnOnce(Backward<'_>) -> Result<R>) -> Result<R> {
-        let mut workspace = self.workspace.as_ref().map(|space| space.lend(lane)).transpose()?;
-        act(Backward {
+impl<'m> GateBackwardCall<'m> {
+    /// The views, without a workspace; refused when one of them is not possible.
+    pub fn views(&self) -> Result<Backward<'m>> {
+        Ok(Backward {
             dy: self.dy.view()?,
             x: self.x.view()?,
             z: self.z.view()?,
@@ -348,7 +353,16 @@ impl Arguments for GateBackwardCall<'_> {
             dx: self.dx.view_mut()?,
             dz: self.dz.view_mut()?,
             dw: self.dw.as_ref().map(Argument::view_mut).transpose()?,
-            workspace: workspace.as_mut(),
+            workspace: None,
         })
+    }
+}
+
+impl Arguments for GateBackwardCall<'_> {
+    type Op = SiluGateBackward;
+
+    fn lend<R>(&self, lane: &Lane, act: impl FnOnce(Backward<'_>) -> Result<R>) -> Result<R> {
+        let mut workspace = self.workspace.as_ref().map(|space| space.lend(lane)).transpose()?;
+        act(Backward { workspace: workspace.as_mut(), ..self.views()? })
     }
 }
