@@ -45,8 +45,7 @@ emulated_tests! {
     gate_no_rows: 0 forward, 20 backward;
 }
 
-/// As many rows as make a chunk of two to three levels for each CTA; the levels wait in shared memory, or in the
-/// workspace as those do that do not fit there.
+/// As many rows as make a chunk of two to three levels for each CTA; chunks as they are chosen, and of two sizes.
 #[test]
 fn gate_levels() {
     let case = |rows, width, form| {
@@ -59,18 +58,19 @@ fn gate_levels() {
         case(2048, 128, GateForm::ALL[0]),
         case(2100, 128, GateForm::ALL[2]),
         case(1024, 256, GateForm::ALL[0]),
-        case(1024, 512, GateForm::ALL[0]),
+        case(1025, 512, GateForm::ALL[0]),
         case(1500, 100, GateForm::ALL[1]),
     ];
-    let near = subject::judge_on(silu_gate::OP, &cases, 1, |_, _| 0);
-    let far = subject::judge_on(silu_gate::OP, &cases, 1, |params: &mut BackwardParams, kernel| {
+    let chosen = subject::judge_on(silu_gate::OP, &cases, 1, |_, _| 0);
+    let two_sizes = subject::judge_on(silu_gate::OP, &cases, 1, |params: &mut BackwardParams, kernel| {
         if kernel.schedule != "walk" {
             return 0;
         }
-        let units = params.width.div_ceil(8).next_multiple_of(kernel.group);
-        let bytes = 32 * u64::from(units * kernel.rows * params.ctas * params.shared_levels);
-        params.shared_levels = 0;
-        bytes
+        let small = 8 * kernel.rows;
+        params.chunk = 8 * small;
+        params.large = (params.rows - 1) / params.chunk;
+        params.chunks = params.large + (params.rows - params.large * params.chunk).div_ceil(small);
+        u64::from(params.chunks) * 4 * u64::from(params.width)
     });
-    assert_eq!([near, far], [11, 11]);
+    assert_eq!([chosen, two_sizes], [12, 12]);
 }
