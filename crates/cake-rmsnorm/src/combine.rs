@@ -11,7 +11,7 @@ use crate::bind::expect;
 use crate::host;
 
 /// What a plan that joins weight gradients fixes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CombineSpec {
     /// Elements of a weight gradient, H >= 1.
     pub width: u32,
