@@ -16,10 +16,13 @@ mod tensor;
 #[pyo3::pymodule(gil_used = false)]
 mod _cake {
     #[pymodule_export]
+    use crate::pool::forked;
+    #[pymodule_export]
     use crate::query::{devices, driver_version, is_capturing, is_supported, routes};
     #[pymodule_export]
     use crate::rmsnorm::{backward, combine, forward, warm_up, workspace_bytes};
 
-    #[pymodule_export(name = "__version__")]
-    const VERSION: &str = env!("CARGO_PKG_VERSION");
+    #[allow(non_upper_case_globals)] // Python's name for it
+    #[pymodule_export]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
 }

@@ -4,9 +4,10 @@
 first use.
 """
 
+import os
 from typing import TYPE_CHECKING
 
-from ._cake import __version__
+from ._cake import __version__, forked
 from ._functional import (
     combine_dw,
     is_supported,
@@ -17,6 +18,9 @@ from ._functional import (
     warm_up,
     workspace_bytes,
 )
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=forked)
 
 if TYPE_CHECKING:
     from ._patch import Patch, patch
