@@ -85,7 +85,7 @@ def rms_norm(
         or (weight is not None and weight.requires_grad)
         or (residual is not None and residual.requires_grad)
     ):
-        return _RmsNorm.apply(x, residual, weight, eps, offset, deterministic)
+        return _RmsNorm.apply(x, residual, weight, (eps, offset, deterministic))
     y = _empty_like(x)
     if residual is None:
         _forward(x, weight, eps, offset, None, y, None, None)
@@ -187,10 +187,11 @@ class _RmsNorm(Function):
     """The eager way. Saves inputs (`h` in place of `x`) and rstd."""
 
     @staticmethod
-    def forward(ctx: Any, x: Any, residual: Any, weight: Any, eps: float, offset: bool, deterministic: bool) -> Any:
+    def forward(ctx: Any, x: Any, residual: Any, weight: Any, rest: Any) -> Any:
         y = _empty_like(x)
         rstd = _rstd(x)
-        ctx.rest = eps, offset, deterministic
+        ctx.rest = rest
+        eps, offset, _ = rest
         if residual is None:
             _forward(x, weight, eps, offset, None, y, None, rstd)
             ctx.save_for_backward(x, weight, rstd)
@@ -204,7 +205,7 @@ class _RmsNorm(Function):
     @staticmethod
     def backward(ctx: Any, dy: Any, dh: Any = None) -> Any:
         dx, dw = _gradients(ctx, dy, dh, *ctx.needs_input_grad[:3])
-        return dx, dx if ctx.needs_input_grad[1] else None, dw, None, None, None
+        return dx, dx if ctx.needs_input_grad[1] else None, dw, None
 
 
 def _gradients(ctx: Any, dy: Any, dh: Any, for_x: bool, for_residual: bool, for_weight: bool) -> Any:
@@ -255,7 +256,8 @@ def _backward(
 
 
 def _rstd(x: Tensor) -> Tensor:
-    return x.new_empty(x.shape[:-1] or (1,), dtype=torch.float32)
+    # Sizes one by one: PyTorch takes twice as long over them as a `torch.Size`.
+    return x.new_empty(*(x.shape[:-1] or (1,)), dtype=torch.float32)
 
 
 # The custom ops. An output that was not asked for is an empty tensor.
