@@ -71,12 +71,16 @@ def rms_norm(
     `torch.use_deterministic_algorithms` overrules it at each call.
     """
     if not isinstance(x, Tensor):
-        raise TypeError(f"x: {type(x).__name__}, expected a torch.Tensor")
+        raise _no_tensor("x", x)
     if x.dtype is not _BF16:
         x = _autocast(x)
     if not deterministic:
         deterministic = _overruled()
     if _is_compiling() or not _plain(x, weight, residual):
+        if not (weight is None or isinstance(weight, Tensor)):
+            raise _no_tensor("weight", weight)
+        if not (residual is None or isinstance(residual, Tensor)):
+            raise _no_tensor("residual", residual)
         if residual is None:
             return torch.ops.cake.rms_norm(x, weight, eps, offset, deterministic)[0]
         return torch.ops.cake.add_rms_norm(x, residual, weight, eps, offset, deterministic)[:2]
@@ -139,7 +143,7 @@ def rms_norm_of(
 ) -> Any:
     """`rms_norm` as a module of PyTorch spells it: several last dimensions, and a default for `eps`."""
     if eps is None:
-        eps = torch.finfo(x.dtype).eps
+        eps = torch.finfo(torch.float32).eps  # what PyTorch computes with for BF16, whatever its documentation says
     width = len(module.normalized_shape)
     if width == 1:
         return rms_norm(x, weight, eps, residual, offset=offset, deterministic=deterministic)  # type: ignore[arg-type]
@@ -160,6 +164,10 @@ def _plain(x: Tensor, weight: Tensor | None, residual: Tensor | None) -> bool:
         and not _functorch_active()
         and forward_ad._current_level < 0
     )
+
+
+def _no_tensor(argument: str, value: object) -> TypeError:
+    return TypeError(f"{argument}: {type(value).__name__}, expected a torch.Tensor")
 
 
 def _autocast(x: Tensor) -> Tensor:
