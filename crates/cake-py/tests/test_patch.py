@@ -1,6 +1,8 @@
 """Models whose norms are replaced, against the same models as they were."""
 
 import copy
+import importlib
+import re
 import sysconfig
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import transformers
 from conftest import close
 
 import cake_py as cake
+from cake_py._patch import _FAMILIES
 
 SIZES = dict(
     vocab_size=256, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
@@ -128,3 +131,16 @@ def test_norms_of_torch_and_unknown_ones(device):
         close(norm(x.view(3, *norm.normalized_shape)), y.double(), 2**-7)
     with pytest.raises(ValueError, match="x: dtype torch.float32"):
         norms[0](x.float())
+
+
+@pytest.mark.parametrize("name", sorted(_FAMILIES))
+def test_every_family_computes_what_cake_does(name, device):
+    family = re.sub(r"(?<!^)(Moe)", r"_\1", name.removesuffix("RMSNorm")).lower()
+    module = importlib.import_module(f"transformers.models.{family}.modeling_{family}")
+    norm = getattr(module, name)(64).to(device).bfloat16()
+    torch.nn.init.normal_(norm.weight)
+    x = torch.randn(5, 64, device=device).bfloat16()
+    expected = norm(x)
+    patch = cake.patch(norm)
+    assert list(patch.replaced.values()) == [name]
+    close(norm(x), expected.double(), 2**-6)
