@@ -1,6 +1,6 @@
 //! Cake for Python: the extension module `cake_py._cake` behind the package in `python/cake_py`.
 //!
-//! It takes tensors of any library by the protocols that they share ([`tensor`]), keeps plans ([`plans`]), and calls the
+//! It takes tensors of any library by the protocols that they share (`tensor`), keeps plans (`plans`), and calls the
 //! operators: on the GPU on the stream that it is told, or that is current in the tensors' library, and for host memory
 //! at once. PyTorch is not known here.
 
