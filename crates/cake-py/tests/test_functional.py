@@ -90,8 +90,9 @@ def test_views_are_read_and_written_where_they_are(call):
     assert same(cake.rms_norm_forward(t, None, EPS), cake.rms_norm_forward(t.contiguous(), None, EPS))
 
 
-def test_no_input_changes(call):
-    x, w, r, dy = call()
+@pytest.mark.parametrize("weight", [torch.bfloat16, torch.float32])
+def test_no_input_changes(call, weight):
+    x, w, r, dy = call(weight=weight)
     before = [t.clone() for t in (x, w, r, dy)]
     _, rstd, h = cake.rms_norm_forward(x, w, EPS, residual=r)
     cake.rms_norm_backward(dy, h, w, rstd, dh=dy)

@@ -85,6 +85,28 @@ def test_a_captured_graph_replays_the_eager_bits():
         assert same(outputs, step(*fresh))
 
 
+def test_a_captured_call_without_rows():
+    cake.warm_up(2048)
+    static = inputs(0)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        outputs = step(*static)
+    outputs[-1].fill_(1)
+    graph.replay()
+    assert not outputs[-1].any()
+
+
+def test_compiled_into_graphs():
+    f = torch.compile(lambda *a: cake.rms_norm(a[0], a[1], EPS, a[2]), fullgraph=True, mode="reduce-overhead")
+    for _ in range(5):
+        x, w, r, dy = inputs()
+        x, w, r = (t.requires_grad_() for t in (x, w, r))
+        torch.compiler.cudagraph_mark_step_begin()
+        y, h = f(x, w, r)
+        gradients = torch.autograd.grad([y, h], [x, r, w], [dy, dy])
+        assert same([y, h, *gradients], step(x, w, r, dy))
+
+
 def test_two_graphs_share_a_pool():
     cake.warm_up(1024)
     calls = [inputs(4096, 1024) for _ in range(2)]
@@ -144,7 +166,12 @@ x = torch.randn(4096, 2048, device="cuda").bfloat16().requires_grad_()
 w = torch.ones(2048, device="cuda").requires_grad_()
 for _ in range(3):
     cake.rms_norm(x, w, 1e-6).sum().backward()
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    (dw,) = torch.autograd.grad(cake.rms_norm(x, w, 1e-6).sum(), [w])
+graph.replay()
 torch.cuda.synchronize()
+assert torch.equal(3 * dw, w.grad), "three equal steps add up"
 """
     environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": setting}
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120, env=environment)
