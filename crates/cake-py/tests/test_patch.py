@@ -2,6 +2,7 @@
 
 import copy
 import importlib
+import pickle
 import re
 import sysconfig
 from pathlib import Path
@@ -109,9 +110,10 @@ def test_undo_copy_and_state(device):
     assert not cake.patch(model).replaced
     norm = model.model.norm
     assert isinstance(norm, kinds[[*model.modules()].index(norm)]) and "cake_py" in repr(norm)
-    twin = copy.deepcopy(model)
-    twin.load_state_dict(model.state_dict())
-    assert torch.equal(loss_of(twin, tokens), loss_of(model, tokens))
+    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert "cake_py" in repr(twin.model.norm)
+        twin.load_state_dict(model.state_dict())
+        assert torch.equal(loss_of(twin, tokens), loss_of(model, tokens))
     patch.undo()
     assert [type(module) for module in model.modules()] == kinds
     assert torch.equal(loss_of(model, tokens), before)

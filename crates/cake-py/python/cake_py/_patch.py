@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from torch import Tensor, nn
@@ -54,13 +55,12 @@ def patch(model: nn.Module) -> Patch:
         original = type(module)
         if isinstance(module, (RMSNorm, _Patched)):
             continue
-        forward = _forward_of(module)
-        if forward is None:
+        patched = _patched(original)
+        if patched is None:
             if "RMSNorm" in original.__name__:
                 result.left[name] = f"{original.__name__} is not known to compute what Cake does"
             continue
-        # A class of its own keeps `isinstance`, copies and `state_dict` as they were.
-        module.__class__ = type(original.__name__, (_Patched, original), {"forward": forward, "__module__": __name__})
+        module.__class__ = patched
         result.replaced[name] = original.__name__
         result._modules.append((module, original))
     return result
@@ -70,9 +70,25 @@ class _Patched(nn.Module):
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, by cake_py".removeprefix(", ")
 
+    def __reduce__(self) -> Any:
+        return _bare, (type(self).__mro__[2],), self.__dict__
 
-def _forward_of(module: Any) -> Any:
-    kind = type(module)
+
+@cache
+def _patched(original: type[nn.Module]) -> type[nn.Module] | None:
+    """A class under which `isinstance`, copies and state stay as they were; None for a norm that is not known."""
+    forward = _forward_of(original)
+    return forward and type(original.__name__, (_Patched, original), {"forward": forward, "__module__": __name__})
+
+
+def _bare(original: type[nn.Module]) -> nn.Module:
+    """A patched module without its state, for copies and pickles: its class has no name to be found by."""
+    patched = _patched(original)
+    assert patched is not None
+    return patched.__new__(patched)
+
+
+def _forward_of(kind: type[nn.Module]) -> Any:
     if kind is nn.RMSNorm:
         return _torch_forward
     family = _FAMILIES.get(kind.__name__)
