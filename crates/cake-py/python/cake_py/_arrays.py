@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from . import _cake
@@ -41,6 +42,13 @@ def _dtype(module: Any, name: str, dtype: str) -> Any:
 
         return bfloat16
     return getattr(module, dtype)
+
+
+def retry(call: Callable[[Any], int], like: Any, needed: int) -> None:
+    """Makes a call again that came back for want of `needed` bytes."""
+    lacking = call(workspace(like, needed))
+    if lacking:
+        raise RuntimeError(f"workspace: {needed} bytes, expected {lacking} after all")
 
 
 def workspace(like: Any, needed: int) -> Any:

@@ -89,7 +89,7 @@ def rms_norm_backward(
     if needed and workspace is not None:
         raise ValueError(f"workspace: {workspace.nbytes} bytes, expected at least {needed}")
     if needed:
-        call(_arrays.workspace(x, needed))
+        _arrays.retry(call, x, needed)
     return dx_given, dw_given
 
 

@@ -259,7 +259,7 @@ def _backward(
     arguments = dy, x, weight, rstd, 0.0, offset, dh, dx, dw, False, deterministic, None
     needed = _cake.backward(*arguments, scratch)
     if needed:
-        _cake.backward(*arguments, _arrays.workspace(x, needed))
+        _arrays.retry(lambda scratch: _cake.backward(*arguments, scratch), x, needed)
     return dx, dw
 
 
