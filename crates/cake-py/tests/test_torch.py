@@ -106,6 +106,31 @@ def test_a_frozen_weight_costs_no_sum(call, monkeypatch):
         assert seen.pop() == needs and not seen
 
 
+def test_a_call_that_lacks_workspace_is_made_again_with_one(call, monkeypatch):
+    from cake_py import _arrays, _torch
+
+    given, lacking = [], {None: 4096}
+
+    def backward(*arguments):
+        given.append(arguments[12])
+        return lacking.get(arguments[12], 0)
+
+    monkeypatch.setattr(_torch._cake, "backward", backward)
+    monkeypatch.setattr(_arrays, "workspace", lambda like, needed: needed)
+    x, w, _, dy = call()
+    for f in (
+        lambda: cake.rms_norm(x, w.clone().requires_grad_(), EPS).backward(dy),
+        lambda: cake.rms_norm_backward(dy, x, w, torch.ones(33, device=x.device)),
+    ):
+        given.clear()
+        f()
+        assert given == [None, 4096]
+        lacking[4096] = 8192
+        with pytest.raises(RuntimeError, match="workspace: 4096 bytes, expected 8192"):
+            f()
+        del lacking[4096]
+
+
 def test_expanded_and_odd_gradients_are_read_in_place(call):
     x, w, *_ = call((33,), 96)
     a, b = leaves(x, w)
