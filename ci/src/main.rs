@@ -3,6 +3,7 @@
 mod demo;
 mod gpu;
 mod images;
+mod python;
 mod shell;
 mod structure;
 mod test;
@@ -25,6 +26,8 @@ enum Task {
     },
     /// Checks the rules about who may name whom, and where unsafe code and PTX may stand.
     Structure,
+    /// Builds the Python wheel and runs its tests, which `test` does too.
+    Python,
     /// Packs into target/gpu what a GPU machine without Rust needs to run the tests, the verification and the demo.
     Gpu,
     /// Fits a norm to a text file, on the host or a GPU: `[FILE] [--device host|cuda:N]`, see `cargo ci demo -- --help`.
@@ -40,6 +43,7 @@ fn main() -> Result<()> {
         Task::Test => test::run(),
         Task::Images { check } => images::run(check),
         Task::Structure => structure::run(),
+        Task::Python => python::run(),
         Task::Gpu => gpu::run(),
         Task::Demo { arguments } => demo::run(&arguments),
     }

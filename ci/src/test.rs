@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 
 use crate::shell::{self, cargo, works};
-use crate::{images, structure, tools};
+use crate::{images, python, structure, tools};
 
 /// The builder of the images is linted and tested too. Every step builds in the profile of the tests, so that GMP, MPFR
 /// and zstd are compiled once.
@@ -23,6 +23,7 @@ pub(crate) fn run() -> Result<()> {
     let _ = steps.step("docs", docs);
     let _ = steps.step("doctests", || shell::run(&mut cargo(&format!("test --quiet --doc {WORKSPACE}"))));
     let _ = steps.step("tests", tests);
+    let _ = steps.step("python", python::run);
     steps.finish()
 }
 

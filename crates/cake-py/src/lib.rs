@@ -1,5 +1,28 @@
-//! Cake for Python. Nothing is served yet.
+//! Cake for Python: the extension module `cake_py._cake` behind the package in `python/cake_py`.
 //!
-//! This crate will hold the extension module behind the Python package `cake_py`, which calls the operators on PyTorch
-//! tensors, on the stream that is current there, with gradients through `torch.autograd`. PyTorch will be imported by one
-//! module of the package and be no dependency of the rest.
+//! It takes tensors of any library by the protocols that they share (`tensor`), keeps plans (`plans`), and calls the
+//! operators: on the GPU on the stream that it is told, or that is current in the tensors' library, and for host memory
+//! at once. PyTorch is not known here.
+
+mod dlpack;
+mod error;
+mod plans;
+mod pool;
+mod query;
+mod rmsnorm;
+mod tensor;
+
+/// Private: the functions take every argument by position, and `cake_py` gives them their names.
+#[pyo3::pymodule(gil_used = false)]
+mod _cake {
+    #[pymodule_export]
+    use crate::pool::forked;
+    #[pymodule_export]
+    use crate::query::{devices, driver_version, is_capturing, is_supported, routes};
+    #[pymodule_export]
+    use crate::rmsnorm::{backward, combine, forward, warm_up, workspace_bytes};
+
+    #[allow(non_upper_case_globals)] // Python's name for it
+    #[pymodule_export]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+}

@@ -4,7 +4,7 @@ use cake_core::bind::{expect_some, expect_weight_dtype};
 use cake_core::{Dtype, Error, Result, TensorView, TensorViewMut, Workspace};
 
 /// What a plan fixes. Activations (x, y, residual, h) are BF16, statistics FP32.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Spec {
     /// Elements of a row, H >= 1.
     pub width: u32,
@@ -33,7 +33,7 @@ impl Spec {
 }
 
 /// What a plan of the backward fixes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BackwardSpec {
     /// The forward that it belongs to; with a residual, `dh` is given and added to `dx`.
     pub norm: Spec,

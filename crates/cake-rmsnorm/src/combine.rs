@@ -12,7 +12,7 @@ use cake_kernels::rmsnorm::{self, BackwardParams, backward};
 use crate::host;
 
 /// What a plan that joins weight gradients fixes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CombineSpec {
     /// Elements of a weight gradient, H >= 1.
     pub width: u32,

@@ -23,7 +23,7 @@ __device__ __forceinline__ void fwd_row(const ForwardParams& p) {
     using Own = Part<Width, Group>;
     constexpr int Elements = 2 * Own::pairs;
     static_assert(Group <= 32 && (Group & (Group - 1)) == 0);
-    __shared__ alignas(16) float weights[Width];
+    alignas(16) __shared__ float weights[Width];
     const u32 lane = threadIdx.x % Group;
     const u32 row = blockIdx.x * Rows + threadIdx.x / Group;
     const u32 own = min(row, p.rows - 1);  // threads beyond the last row only keep the others company

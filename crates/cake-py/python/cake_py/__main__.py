@@ -1,0 +1,87 @@
+"""`python -m cake_py doctor` and `python -m cake_py bench`."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import sys
+from importlib.util import find_spec
+
+from . import __version__, _cake
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m cake_py", description="Cake for Python")
+    tasks = parser.add_subparsers(dest="task", required=True)
+    tasks.add_parser("doctor", help="says what this machine has and lacks, and whether its GPUs compute the host's bits")
+    bench = tasks.add_parser("bench", help="times the norms on a CUDA GPU, beside the peers that are installed")
+    bench.add_argument("--plot", metavar="FILE.png", help="GB/s over the number of rows; needs matplotlib")
+    bench.add_argument("--rows", type=int, nargs="+", default=[256, 1024, 4096, 16384, 65536])
+    bench.add_argument("--widths", type=int, nargs="+", default=[2048, 6144])
+    arguments = parser.parse_args()
+    if arguments.task == "doctor":
+        return doctor()
+    from ._bench import bench as run
+
+    return run(arguments.widths, arguments.rows, arguments.plot)
+
+
+def doctor() -> int:
+    """Prints a line for each fact; 1 if something that is there does not work."""
+    print(f"cake_py {__version__}, Python {platform.python_version()}, {platform.machine()}")
+    try:
+        version = _cake.driver_version()
+        lines = _cake.devices()
+        print(f"driver: serves CUDA {version // 1000}.{version % 1000 // 10}")
+        print("\n".join(lines) or "no GPU")
+    except RuntimeError as error:
+        lines = []
+        print(f"GPU: {error}")
+    if find_spec("torch") is None:
+        print("PyTorch: not installed; the functional calls take other tensors")
+        return 0
+    import torch
+
+    try:
+        from . import _torch  # noqa: F401
+    except ImportError as error:
+        print(f"PyTorch: {error}")
+        return 1
+    print(f"PyTorch: {torch.__version__}, CUDA {torch.version.cuda}, GPUs visible: {torch.cuda.device_count()}")
+    failures = [place for place in _places(len(lines)) if not _works(place)]
+    return 1 if failures else 0
+
+
+def _places(gpus: int) -> list[str]:
+    import torch
+
+    return ["cpu", *(f"cuda:{ordinal}" for ordinal in range(min(gpus, torch.cuda.device_count())))]
+
+
+def _works(place: str) -> bool:
+    """Whether a step on a device has the bits of the host."""
+    import torch
+
+    from ._torch import rms_norm
+
+    generator = torch.Generator().manual_seed(0)
+    tensors = [torch.randn(shape, generator=generator).bfloat16() for shape in ((100, 2048), (2048,), (100, 2048))]
+
+    def step(device: str) -> list[torch.Tensor]:
+        x, weight, dy = (tensor.to(device) for tensor in tensors)
+        x, weight = x.requires_grad_(), weight.requires_grad_()
+        y = rms_norm(x, weight, 1e-6)
+        y.backward(dy)
+        return [tensor.cpu() for tensor in (y.detach(), x.grad, weight.grad) if tensor is not None]
+
+    try:
+        good = all(torch.equal(a, b) for a, b in zip(step(place), step("cpu"), strict=True))
+        text = "a step gives the bits of the host" if good else "a step gives other bits than the host"
+    except (RuntimeError, ValueError) as error:
+        good, text = False, str(error)
+    print(f"{place}: {text}")
+    return good
+
+
+if __name__ == "__main__":
+    sys.exit(main())

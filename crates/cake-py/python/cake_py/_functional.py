@@ -1,0 +1,210 @@
+"""The operators as plain functions: on tensors of PyTorch, NumPy and CuPy, and on others where outputs are given."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Literal
+
+from . import _arrays, _cake
+
+Array = Any
+"""A tensor of any library: a DLPack exporter, or an array interface."""
+
+
+def rms_norm_forward(
+    x: Array,
+    weight: Array | None,
+    eps: float,
+    *,
+    residual: Array | None = None,
+    out: Array | None = None,
+    rstd: Array | Literal[False] | None = None,
+    h: Array | None = None,
+    offset: bool = False,
+    stream: int | None = None,
+) -> tuple[Any, ...]:
+    """`y = x * rstd * weight` with `rstd = 1 / sqrt(mean(x**2) + eps)`: returns `(y, rstd)`.
+
+    With `residual`, `h = x + residual` takes the place of `x`, and `(y, rstd, h)` is returned. `offset` scales by
+    `1 + weight`. Outputs that are not given are allocated; `rstd=False` leaves it out. `out` may be `x`, and `h` may be
+    `residual`. Nothing is recorded for autograd: see `rms_norm`.
+    """
+    _refuse_grad("rms_norm_forward", x=x, weight=weight, residual=residual)
+    shape = _shape("x", x)
+    if out is None:
+        out = _arrays.empty(x, shape, None, "out")
+    if rstd is None:
+        rstd = _arrays.empty(x, shape[:-1] or (1,), "float32", "rstd")
+    if residual is not None and h is None:
+        h = _arrays.empty(x, shape, None, "h")
+    given = None if rstd is False else rstd
+    _cake.forward(x, weight, eps, offset, residual, out, h, given, _stream(x, stream))
+    return (out, given) if residual is None else (out, given, h)
+
+
+def rms_norm_backward(
+    dy: Array,
+    x: Array,
+    weight: Array | None,
+    rstd: Array | None,
+    *,
+    eps: float | None = None,
+    dh: Array | None = None,
+    dx: Array | Literal[False] | None = None,
+    dw: Array | Literal[False] | None = None,
+    dw_dtype: Literal["float32", "bfloat16"] = "float32",
+    accumulate: bool = False,
+    deterministic: bool = True,
+    max_sms: int | None = None,
+    workspace: Array | None = None,
+    offset: bool = False,
+    stream: int | None = None,
+) -> tuple[Any, Any]:
+    """The gradients of `rms_norm_forward`: returns `(dx, dw)`.
+
+    `x` is the forward's input, its `h` in the residual form, where `dh` is that output's gradient and `dx` the gradient of
+    both addends. Without `rstd` it is computed again from `x` and `eps`. Outputs that are not given are allocated; `False`
+    leaves one out. `accumulate` adds to the `dw` that is given. `dx` may be `dy`. `max_sms` leaves the other SMs to
+    whatever else runs.
+    """
+    _refuse_grad("rms_norm_backward", dy=dy, x=x, weight=weight, dh=dh)
+    shape = _shape("x", x)
+    if rstd is None and eps is None:
+        raise ValueError("eps: absent, expected because rstd is")
+    if dx is None:
+        dx = _arrays.empty(x, shape, None, "dx")
+    if dw is None and weight is not None:
+        if accumulate:
+            raise ValueError("dw: absent, expected because accumulate=True adds to it")
+        dw = _arrays.empty(x, shape[-1:], dw_dtype, "dw")
+    dx_given, dw_given = (None if gradient is False else gradient for gradient in (dx, dw))
+
+    def call(scratch: Array | None) -> int:
+        return _cake.backward(
+            dy, x, weight, rstd, 0.0 if eps is None else eps, offset, dh, dx_given, dw_given, accumulate, deterministic,
+            max_sms, scratch, _stream(x, stream),
+        )  # fmt: skip
+
+    needed = call(workspace)
+    if needed and workspace is not None:
+        raise ValueError(f"workspace: {workspace.nbytes} bytes, expected at least {needed}")
+    if needed:
+        _arrays.retry(call, x, needed)
+    return dx_given, dw_given
+
+
+def partial_dw(dy: Array, x: Array, weight: Array, rstd: Array, *, dw: Array | None = None, **options: Any) -> Any:
+    """The FP32 `dw` of a shard of the rows, for `combine_dw`; options as in `rms_norm_backward`."""
+    return rms_norm_backward(dy, x, weight, rstd, dx=False, dw=dw, **options)[1]
+
+
+def combine_dw(
+    shards: Array,
+    *,
+    dw: Array | None = None,
+    dw_dtype: Literal["float32", "bfloat16"] = "float32",
+    accumulate: bool = False,
+    stream: int | None = None,
+) -> Any:
+    """The `dw` of all rows from those of row shards, FP32 `[shards, H]` in the order of the rows.
+
+    All shards have the same number of rows, 8 times a power of two, but for the last ones, which may have fewer or none.
+    The result has the bits of one call on all rows.
+    """
+    shape = _shape("shards", shards)
+    if dw is None:
+        if accumulate:
+            raise ValueError("dw: absent, expected because accumulate=True adds to it")
+        dw = _arrays.empty(shards, shape[-1:], dw_dtype, "dw")
+    _cake.combine(shards, dw, accumulate, _stream(shards, stream))
+    return dw
+
+
+def workspace_bytes(rows: int, width: int, device: Any = "cuda") -> int:
+    """Bytes of a workspace that serves every backward of up to `rows` rows on a device; 0 on the host.
+
+    A workspace is an array of unsigned bytes for the calls of one stream. Its first 1024 bytes have to be zero before the
+    first call, and are so after each.
+    """
+    ordinal = _ordinal(device)
+    return 0 if ordinal is None else _cake.workspace_bytes(_size("rows", rows, 0), _size("width", width, 1), ordinal)
+
+
+def warm_up(width: int, device: Any = "cuda") -> None:
+    """Loads what rows of `width` need on a device, so that the first call may be inside a graph capture."""
+    ordinal = _ordinal(device)
+    if ordinal is not None:
+        _cake.warm_up(_size("width", width, 1), ordinal)
+
+
+def is_supported(device: Any = "cuda") -> bool:
+    """Whether the operators run on a device: the host, always; a GPU, if it and its driver are served."""
+    ordinal = _ordinal(device)
+    return ordinal is None or _cake.is_supported(ordinal)
+
+
+def routes(
+    width: int,
+    arch: str,
+    *,
+    weight: Literal["bf16", "f32"] | None = "bf16",
+    offset: bool = False,
+    residual: bool = False,
+    backward: bool = False,
+) -> list[tuple[int, str, str]]:
+    """Which kernel serves how many rows on an architecture, say `sm_90a`; no GPU is needed.
+
+    A tuple for each route: the most rows for each SM, the kernel, what was measured for it.
+    """
+    return _cake.routes(_size("width", width, 1), arch, weight, offset, residual, backward)
+
+
+def _shape(argument: str, array: Array) -> tuple[int, ...]:
+    shape = getattr(array, "shape", None)
+    if shape is None:
+        raise TypeError(f"{argument}: {type(array).__name__}, expected a tensor")
+    if len(shape) == 0:
+        raise ValueError(f"{argument}: 0 dimensions, expected 1 to 7")
+    return tuple(shape)
+
+
+def _size(argument: str, value: int, least: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{argument}: {type(value).__name__}, expected an int")
+    if not least <= value < 2**31:
+        raise ValueError(f"{argument}: {value}, expected {least} to 2**31 - 1")
+    return value
+
+
+def _ordinal(device: Any) -> int | None:
+    """The ordinal of a GPU that is given as `cuda`, `cuda:1`, 1 or a device of PyTorch; None for the host."""
+    if isinstance(device, int) and not isinstance(device, bool) and device >= 0:
+        return device
+    kind, _, index = str(device).partition(":")
+    if kind == "cpu":
+        return None
+    if kind != "cuda" or not (index == "" or index.isdecimal()):
+        raise ValueError(f"device: {device}, expected cpu, cuda, cuda:N or N")
+    if index:
+        return int(index)
+    torch = sys.modules.get("torch")
+    return torch.cuda.current_device() if torch is not None and torch.cuda.is_available() else 0
+
+
+def _stream(array: Array, stream: int | None) -> int | None:
+    if stream is not None and _arrays.library(array) == "torch":
+        raise ValueError(f"stream: {stream}, expected None: tensors of PyTorch are served on its current stream")
+    return stream
+
+
+def _refuse_grad(function: str, **arrays: Array | None) -> None:
+    """A call that records nothing must not cut a graph unseen."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.is_grad_enabled():
+        return
+    for argument, array in arrays.items():
+        if isinstance(array, torch.Tensor) and array.requires_grad:
+            raise RuntimeError(
+                f"{argument}: requires grad, and {function} records nothing for it: use rms_norm, or call it under "
+                "torch.no_grad()"
+            )
