@@ -1,7 +1,7 @@
 //! The host path of operators on rows: their tensors in host memory, and rows in parallel.
 //!
 //! Unsafe because views are read and written through raw addresses, as a kernel does: in-place calls alias them. Sound
-//! because of what [`HostTensor::new`] asks for: a checked view lies inside its buffer.
+//! because of what [`HostTensor::rows`] asks for: a checked view lies inside its buffer.
 #![allow(unsafe_code)]
 
 use std::ptr;

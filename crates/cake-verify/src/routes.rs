@@ -6,7 +6,9 @@ use anyhow::{Context, Result, bail};
 use cake_core::{Arch, DeviceInfo, Dtype, Op, Route, Shape};
 use cake_kernels::RowTensor;
 use cake_kernels::rmsnorm::{BackwardParams, ForwardParams};
+use cake_kernels::silu_gate;
 use cake_rmsnorm::{BackwardSpec, RmsNormBackward, RmsNormForward, Spec};
+use cake_silu_gate::{SiluGateBackward, SiluGateForward};
 
 use crate::cases::{ALIGNED, shapes};
 
@@ -28,6 +30,9 @@ pub struct Options {
     /// The residual form.
     #[arg(long)]
     pub residual: bool,
+    /// The gated norm, in the form that models use.
+    #[arg(long, conflicts_with = "residual")]
+    pub gate: bool,
     /// `bf16`, `f32` or `none`.
     #[arg(long, default_value = "bf16")]
     pub weight: String,
@@ -45,8 +50,16 @@ pub fn routes(options: &Options) -> Result<String> {
         "none" => None,
         other => bail!("weight {other:?}: expected bf16, f32 or none"),
     };
-    let widths = options.width.map_or_else(|| [&shapes::TUNED[..], &[1000]].concat(), |width| vec![width]);
+    let tuned = if options.gate { &shapes::GATED[..] } else { &shapes::TUNED };
+    let widths = options.width.map_or_else(|| [tuned, &[1000]].concat(), |width| vec![width]);
     let mut text = format!("{device}\n");
+    if options.gate {
+        let weight = weight.context("weight none: a gated norm has a weight")?;
+        for width in widths {
+            gates(&mut text, cake_silu_gate::Spec { weight, ..cake_silu_gate::Spec::new(width) }, options, &device)?;
+        }
+        return Ok(text);
+    }
     for width in widths {
         let norm = Spec { width, weight, residual: options.residual, ..Spec::new(width) };
         let what = format!("h{width}{}", if options.residual { " residual" } else { "" });
@@ -73,6 +86,18 @@ pub fn routes(options: &Options) -> Result<String> {
         }
     }
     Ok(text)
+}
+
+/// The tables of a gated norm.
+fn gates(text: &mut String, norm: cake_silu_gate::Spec, options: &Options, device: &DeviceInfo) -> Result<()> {
+    let what = format!("gate h{}", norm.width);
+    if !options.backward {
+        let params = |rows| silu_gate::ForwardParams { rows, width: norm.width, ..Default::default() };
+        return tables::<SiluGateForward>(text, &what, &norm, options.rows, device, params);
+    }
+    let spec = cake_silu_gate::BackwardSpec::new(norm);
+    let params = |rows| silu_gate::BackwardParams { rows, width: norm.width, dw: 1, ..Default::default() };
+    tables::<SiluGateBackward>(text, &what, &spec, options.rows, device, params)
 }
 
 /// The tables of a specification, or what they say of a number of rows. `params` are those of a call of so many rows.

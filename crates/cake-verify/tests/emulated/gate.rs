@@ -1,9 +1,16 @@
 //! The kernels of the gated norm on the host.
 
+use cake_core::{Arch, DeviceInfo};
 use cake_kernels::silu_gate::{self, BackwardParams};
 use cake_verify::cases::gate::{GateBackwardCase, GateForm};
 use cake_verify::cases::groups::{Profile, gate};
+use cake_verify::cases::random::DEFAULT_SEED;
+use cake_verify::engine::setup::Setup;
+use cake_verify::engine::subject::Subject;
+use cake_verify::engine::target::Target;
+use rayon::prelude::*;
 
+use super::emulator::Emulator;
 use super::subject;
 
 /// Judges the forward and the backward cases of a group; returns the launches.
@@ -73,4 +80,28 @@ fn gate_levels() {
         u64::from(params.chunks) * 4 * u64::from(params.width)
     });
     assert_eq!([chosen, two_sizes], [12, 12]);
+}
+
+/// Every z there is, in rows of neighbours and of strangers: `dw` of a single row shows each gate in FP32.
+#[test]
+fn gate_of_every_z() {
+    let emulator = Emulator::new(silu_gate::OP);
+    let device = DeviceInfo::typical(Arch::Sm90);
+    let judge = |(step, first, form): (usize, usize, GateForm)| {
+        let mut case = GateBackwardCase::new(1, 128);
+        case.forward.form = form;
+        let mut expected = case.expected(DEFAULT_SEED);
+        let row = &mut expected.rows.distinct[0];
+        row.z = (first..first + 128).map(|i| (i * step) as u16).collect();
+        row.compute(expected.rows.weight.as_ref().expect("a gated norm has a weight"), form);
+        let expected = case.alone(&expected, 0);
+        let setup = Setup::with(&case, &Target::Host, expected).map_err(|error| error.to_string())?;
+        subject::judge_setup(&emulator, &setup, &device, &|_, _| 0)
+    };
+    let firsts = || (0..1 << 16).step_by(128);
+    let rows = |step| firsts().flat_map(move |first| [0, 1].map(|form| (step, first, GateForm::ALL[form])));
+    let rows: Vec<_> = rows(1).chain(rows(40_503)).collect(); // odd, so that it reaches every z
+    let judged: Result<Vec<usize>, String> = rows.into_par_iter().map(judge).collect();
+    let launches: usize = judged.unwrap_or_else(|problem| panic!("{problem}")).into_iter().sum();
+    assert!(launches >= 2 * 2 * 2 * 512, "{launches} launches");
 }

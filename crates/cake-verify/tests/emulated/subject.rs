@@ -48,12 +48,22 @@ fn judge_case<C: Subject>(
     device: &DeviceInfo,
     change: &impl Fn(&mut <C::Op as Op>::Params, &Kernel) -> u64,
 ) -> Result<usize, String> {
+    let setup = Setup::new(case, &Target::Host, DEFAULT_SEED).map_err(|error| error.to_string())?;
+    judge_setup(emulator, &setup, device, change)
+}
+
+/// The same of a case that is ready.
+pub(crate) fn judge_setup<C: Subject>(
+    emulator: &Emulator,
+    setup: &Setup<C>,
+    device: &DeviceInfo,
+    change: &impl Fn(&mut <C::Op as Op>::Params, &Kernel) -> u64,
+) -> Result<usize, String> {
     let text = |error: cake_core::Error| error.to_string();
-    let setup = Setup::new(case, &Target::Host, DEFAULT_SEED).map_err(text)?;
     let mut launches = 0;
-    for program in C::Op::programs(&case.spec(), device.arch) {
+    for program in C::Op::programs(&setup.case.spec(), device.arch) {
         setup.reset().map_err(text)?;
-        if !launch(emulator, &setup, program, device, launches, change)? {
+        if !launch(emulator, setup, program, device, launches, change)? {
             continue;
         }
         if let Some(difference) = setup.differences(setup.outputs().map_err(text)?).first() {

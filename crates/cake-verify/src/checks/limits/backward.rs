@@ -122,7 +122,7 @@ impl Gradients {
 }
 
 /// An aligned subtree of so many leaves, whose rows are zero but for these: triples of a row, `dy` and `xhat`.
-fn subtree(terms: &[(u64, f32, f32)], leaves: u64) -> f32 {
+pub(super) fn subtree(terms: &[(u64, f32, f32)], leaves: u64) -> f32 {
     match (terms, leaves) {
         ([], _) => 0.0,
         (_, 1) => terms.iter().fold(0.0, |sum, (_, dy, xhat)| dy.mul_add(*xhat, sum)),

@@ -4,12 +4,14 @@
 
 mod backward;
 mod forward;
+mod gate;
 
 use cake_core::{Dtype, Error};
 use rayon::prelude::*;
 
 use self::backward::Gradients;
 use self::forward::Norms;
+use self::gate::{GateGradients, Gates};
 use super::{Context, Task};
 use crate::cases::layout::Placed;
 use crate::cases::values::Values;
@@ -65,10 +67,34 @@ const BACKWARD: [Limit; 8] = [
     dense("limits/backward_most_rows", (1 << 31) - 1, 1),
 ];
 
+const GATE: [Limit; 4] = [
+    Limit { name: "limits/gate_far_rows_of_x", rows: 2, width: 128, pitch: [FAR, 128], residual: false },
+    Limit { name: "limits/gate_far_odd_rows", rows: 3, width: 100, pitch: [FAR + 1, FAR + 3], residual: false },
+    dense("limits/gate_beyond_2_31", 16_777_217, 128),
+    dense("limits/gate_most_rows", (1 << 31) - 1, 1),
+];
+
+const GATE_BACKWARD: [Limit; 5] = [
+    Limit { name: "limits/gate_backward_far_rows", rows: 2, width: 128, pitch: [FAR, FAR], residual: false },
+    Limit {
+        name: "limits/gate_backward_far_odd_rows",
+        rows: 3,
+        width: 100,
+        pitch: [FAR + 1, FAR + 3],
+        residual: false,
+    },
+    dense("limits/gate_backward_beyond_2_31", 16_777_217, 128),
+    // Beyond this the levels of the row tree do not fit shared memory.
+    dense("limits/gate_backward_beyond_2_32", 8_388_609, 512),
+    dense("limits/gate_backward_most_rows", (1 << 31) - 1, 1),
+];
+
 /// A task for each limit.
 pub fn tasks() -> impl Iterator<Item = Task> {
     let forward = FORWARD.iter().map(|limit| task(limit, reach::<Norms>));
-    forward.chain(BACKWARD.iter().map(|limit| task(limit, reach::<Gradients>)))
+    let norms = forward.chain(BACKWARD.iter().map(|limit| task(limit, reach::<Gradients>)));
+    let gates = GATE.iter().map(|limit| task(limit, reach::<Gates>));
+    norms.chain(gates).chain(GATE_BACKWARD.iter().map(|limit| task(limit, reach::<GateGradients>)))
 }
 
 fn task(limit: &'static Limit, reach: fn(&Limit, &Context) -> Result<Option<String>, String>) -> Task {
