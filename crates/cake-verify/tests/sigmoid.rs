@@ -7,6 +7,7 @@ use cake_verify::reference::gate::{Form, Gate};
 use cake_verify::reference::number::{Format, ulps};
 use half::bf16;
 use rayon::prelude::*;
+use sha2::{Digest, Sha256};
 
 fn every_number() -> impl ParallelIterator<Item = bf16> {
     (0..=u16::MAX).into_par_iter().map(bf16::from_bits)
@@ -64,6 +65,15 @@ fn is_0_and_1_where_bounds_take_it_to_be() {
         assert!(at < SATURATED.1 || s == 1.0, "{z:e}: {s:e}");
     });
     assert!(sigmoid(bf16::NAN).is_nan());
+}
+
+/// A change that moves a bit is a defect, however small the error.
+#[test]
+fn has_the_published_bits() {
+    let numbers = (0..=u16::MAX).map(bf16::from_bits).filter(|z| !z.is_nan());
+    let digest = Sha256::digest(numbers.flat_map(|z| sigmoid(z).to_le_bytes()).collect::<Vec<u8>>());
+    let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert!(include_str!("../../../docs/silu-gate.md").contains(&digest), "{digest}");
 }
 
 #[test]
