@@ -124,7 +124,7 @@ def workspace_bytes(rows: int, width: int, device: Any = "cuda") -> int:
     """Bytes of a workspace that serves every backward of up to `rows` rows on a device; 0 on the host.
 
     A workspace is an array of unsigned bytes for the calls of one stream. Its first 1024 bytes have to be zero before the
-    first call, and are so after each.
+    first call; each call leaves them fit for the next.
     """
     ordinal = _ordinal(device)
     return 0 if ordinal is None else _cake.workspace_bytes(_size("rows", rows, 0), _size("width", width, 1), ordinal)

@@ -5,7 +5,7 @@
 //! |-------|--------|
 //! | `accuracy` | `h`, `rstd`, `y`, `dx`, `dw` against MPFR, within [`bounds`](crate::bounds), element by element |
 //! | `bits` | every program's outputs against the canonical bits; on the host, the host path |
-//! | `surroundings` | margins, gaps between rows, and inputs keep every byte, as does what lies beside a workspace; its header rests at zero; refused calls write nothing |
+//! | `surroundings` | margins, gaps between rows, and inputs keep every byte, as does what lies beside a workspace; its header rests at zero (but for the barrier's bit 31); refused calls write nothing |
 //! | `independence` | a row's bits do not depend on where it stands, or among how many |
 //! | `repeats` | the same bits, call after call, while other work disturbs the device; calls of all sizes on one workspace |
 //! | `arguments` | bad calls are refused with the right error, and write nothing |
