@@ -98,7 +98,8 @@ impl Divider<'_> {
             let all = rows.div_ceil(size);
             let two = (levels >= 3 && whole > 0 && small > 0).then_some((whole, small));
             for (large, small) in [Some((all, 0)), two].into_iter().flatten() {
-                let time = self.narrow_time(large, size) + self.narrow_time(small, size / LEAF_ROWS as u32);
+                let time =
+                    self.narrow_time(large, size, false) + self.narrow_time(small, size / LEAF_ROWS as u32, true);
                 let fits = large + small.div_ceil(LEAF_ROWS as u32) <= MOST && large + small <= MOST_NARROW;
                 if fits && best.is_none_or(|(least, ..)| time < least) {
                     best = Some((time, levels, size, large, small));
@@ -112,12 +113,17 @@ impl Divider<'_> {
     }
 
     /// Time of `count` chunks, in quarters of that of a row of 128 elements when all slots are taken: CTAs that share an SM slow
-    /// each other down, and each chunk begins with a cold read and ends with a barrier. Measured on an H200.
-    fn narrow_time(&self, count: u32, size: u32) -> u64 {
+    /// each other down, and each chunk begins with a cold read and ends with a barrier. The first CTAs begin together, so that
+    /// an SM with one more of them is late; later ones begin wherever there is room. Measured on an H200.
+    fn narrow_time(&self, count: u32, size: u32, later: bool) -> u64 {
         let [count, size, sms, ctas] = [count, size, self.sms(), self.ctas_per_sm()].map(u64::from);
-        let end = 300 * 128 / u64::from(self.width.max(1));
+        let end = 330 * 128 / u64::from(self.width.max(1));
         let (rounds, rest) = (count / (sms * ctas), count % (sms * ctas));
-        let last = if rest > 0 { size * (sms + rest) / sms + end } else { 0 };
+        let last = match rest {
+            0 => 0,
+            _ if later || rounds > 0 => size * (sms + rest) / sms + end,
+            _ => size * (1 + rest.div_ceil(sms)) + end,
+        };
         rounds * (size * (1 + ctas) + end) + last
     }
 

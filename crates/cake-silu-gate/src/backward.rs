@@ -222,3 +222,29 @@ fn bind(
     };
     Ok((bound.shape, params))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Spec;
+
+    /// The divisions that took least time on an H200, of all sizes of chunks.
+    #[test]
+    fn chunks_are_those_that_measured_best() {
+        let device = DeviceInfo::typical(Arch::Sm90);
+        let spec = BackwardSpec::new(Spec::new(128));
+        let best = |rows| {
+            let Chunks { rows, large, count, .. } = chunks(&spec, &silu_gate::H128_WALK, rows, &device);
+            (rows, large, count)
+        };
+        assert_eq!(device.sms, 132);
+        assert_eq!(best(32_768), (128, 256, 256));
+        assert_eq!(best(131_072), (512, 256, 256));
+        assert_eq!(best(364_800), (1024, 357, 357));
+        assert_eq!(best(456_000), (1024, 396, 791));
+        assert_eq!(best(524_288), (2048, 256, 256));
+        assert_eq!(best(547_200), (512, 1069, 1069));
+        assert_eq!(best(786_432), (2048, 384, 384));
+        assert_eq!(best(1_571_376), (2048, 768, 768)); // as (4096, 384, 384)
+    }
+}
