@@ -8,7 +8,7 @@ use super::{Tables, table};
 macro_rules! tables {
     ($($name:ident = $arch:path, $evidence:expr;)*) => {
         $(static $name: &Tables = &[
-            table!($arch, 64, "", Route::rest(&k::H64_WALK, $evidence).half_rows_ahead(2)),
+            table!($arch, 64, "", Route::rest(&k::H64_WALK, UNTUNED).half_rows_ahead(2)),
             table!(
                 $arch,
                 128,
@@ -16,11 +16,11 @@ macro_rules! tables {
                 Route::up_to(64, &k::H128_FEW, $evidence),
                 Route::rest(&k::H128_WALK, $evidence).half_rows_ahead(2)
             ),
-            table!($arch, 128, "sigmoid", Route::rest(&k::H128_WALK_SIGMOID, $evidence).half_rows_ahead(2)),
-            table!($arch, 128, "first", Route::rest(&k::H128_WALK_FIRST, $evidence).half_rows_ahead(2)),
-            table!($arch, 128, "first_sigmoid", Route::rest(&k::H128_WALK_FIRST_SIGMOID, $evidence).half_rows_ahead(2)),
-            table!($arch, 256, "", Route::rest(&k::H256_WALK, $evidence).half_rows_ahead(2)),
-            table!($arch, 512, "", Route::rest(&k::H512_WALK, $evidence).half_rows_ahead(2)),
+            table!($arch, 128, "sigmoid", Route::rest(&k::H128_WALK_SIGMOID, UNTUNED).half_rows_ahead(2)),
+            table!($arch, 128, "first", Route::rest(&k::H128_WALK_FIRST, UNTUNED).half_rows_ahead(2)),
+            table!($arch, 128, "first_sigmoid", Route::rest(&k::H128_WALK_FIRST_SIGMOID, UNTUNED).half_rows_ahead(2)),
+            table!($arch, 256, "", Route::rest(&k::H256_WALK, UNTUNED).half_rows_ahead(2)),
+            table!($arch, 512, "", Route::rest(&k::H512_WALK, UNTUNED).half_rows_ahead(2)),
         ];)*
 
         /// The tables of an architecture.
@@ -32,7 +32,7 @@ macro_rules! tables {
     };
 }
 
-const UNTUNED: &str = "untuned: the geometry and windows of sm_90a";
+const UNTUNED: &str = "untuned: as rows of 128 on sm_90a";
 
 tables! {
     SM80 = Arch::Sm80, UNTUNED;

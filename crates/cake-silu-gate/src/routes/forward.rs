@@ -8,7 +8,7 @@ use super::{Tables, table};
 macro_rules! tables {
     ($($name:ident = $arch:path, $evidence:expr;)*) => {
         $(static $name: &Tables = &[
-            table!($arch, 64, "", Route::rest(&k::H64_ROW, $evidence)),
+            table!($arch, 64, "", Route::rest(&k::H64_ROW, UNTUNED)),
             table!(
                 $arch,
                 128,
@@ -16,11 +16,11 @@ macro_rules! tables {
                 Route::up_to(300, &k::H128_ROW_G8, $evidence),
                 Route::rest(&k::H128_ROW, $evidence)
             ),
-            table!($arch, 128, "sigmoid", Route::rest(&k::H128_ROW_SIGMOID, $evidence)),
-            table!($arch, 128, "first", Route::rest(&k::H128_ROW_FIRST, $evidence)),
-            table!($arch, 128, "first_sigmoid", Route::rest(&k::H128_ROW_FIRST_SIGMOID, $evidence)),
-            table!($arch, 256, "", Route::rest(&k::H256_ROW, $evidence)),
-            table!($arch, 512, "", Route::rest(&k::H512_ROW, $evidence)),
+            table!($arch, 128, "sigmoid", Route::rest(&k::H128_ROW_SIGMOID, UNTUNED)),
+            table!($arch, 128, "first", Route::rest(&k::H128_ROW_FIRST, UNTUNED)),
+            table!($arch, 128, "first_sigmoid", Route::rest(&k::H128_ROW_FIRST_SIGMOID, UNTUNED)),
+            table!($arch, 256, "", Route::rest(&k::H256_ROW, UNTUNED)),
+            table!($arch, 512, "", Route::rest(&k::H512_ROW, UNTUNED)),
         ];)*
 
         /// The tables of an architecture.
@@ -32,7 +32,7 @@ macro_rules! tables {
     };
 }
 
-const UNTUNED: &str = "untuned: the geometry and windows of sm_90a";
+const UNTUNED: &str = "untuned: as rows of 128 on sm_90a";
 
 tables! {
     SM80 = Arch::Sm80, UNTUNED;
