@@ -10,6 +10,7 @@ mod plans;
 mod pool;
 mod query;
 mod rmsnorm;
+mod silu_gate;
 mod tensor;
 
 /// Private: the functions take every argument by position, and `cake_py` gives them their names.
@@ -21,6 +22,8 @@ mod _cake {
     use crate::query::{devices, driver_version, is_capturing, is_supported, routes};
     #[pymodule_export]
     use crate::rmsnorm::{backward, combine, forward, warm_up, workspace_bytes};
+    #[pymodule_export]
+    use crate::silu_gate::{gate_backward, gate_forward, gate_warm_up};
 
     #[allow(non_upper_case_globals)] // Python's name for it
     #[pymodule_export]

@@ -13,7 +13,7 @@ pub enum Activation {
 }
 
 /// What a plan fixes. Activations (x, z, y) are BF16, statistics FP32.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Spec {
     /// Elements of a row, H >= 1; with heads, of one head.
     pub width: u32,
@@ -48,7 +48,7 @@ impl Spec {
 }
 
 /// What a plan of the backward fixes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BackwardSpec {
     /// The forward that it belongs to.
     pub norm: Spec,

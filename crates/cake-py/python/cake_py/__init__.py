@@ -14,6 +14,8 @@ from ._functional import (
     partial_dw,
     rms_norm_backward,
     rms_norm_forward,
+    rms_norm_silu_gate_backward,
+    rms_norm_silu_gate_forward,
     routes,
     warm_up,
     workspace_bytes,
@@ -23,14 +25,23 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=forked)
 
 if TYPE_CHECKING:
+    from ._gate import RMSNormGated, rms_norm_silu_gate
     from ._patch import Patch, patch
     from ._torch import RMSNorm, rms_norm
 
-_LAZY = {"rms_norm": "_torch", "RMSNorm": "_torch", "patch": "_patch", "Patch": "_patch"}
+_LAZY = {
+    "rms_norm": "_torch",
+    "RMSNorm": "_torch",
+    "rms_norm_silu_gate": "_gate",
+    "RMSNormGated": "_gate",
+    "patch": "_patch",
+    "Patch": "_patch",
+}
 
 __all__ = [
     "Patch",
     "RMSNorm",
+    "RMSNormGated",
     "__version__",
     "combine_dw",
     "is_supported",
@@ -39,6 +50,9 @@ __all__ = [
     "rms_norm",
     "rms_norm_backward",
     "rms_norm_forward",
+    "rms_norm_silu_gate",
+    "rms_norm_silu_gate_backward",
+    "rms_norm_silu_gate_forward",
     "routes",
     "warm_up",
     "workspace_bytes",

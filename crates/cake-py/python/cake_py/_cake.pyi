@@ -33,6 +33,38 @@ def backward(
     stream: int | None = None,
     /,
 ) -> int: ...
+def gate_forward(
+    x: Any,
+    z: Any,
+    weight: Any,
+    eps: float,
+    activation: str,
+    gate_first: bool,
+    y: Any,
+    rstd: Any | None,
+    stream: int | None = None,
+    /,
+) -> None: ...
+def gate_backward(
+    dy: Any,
+    x: Any,
+    z: Any,
+    weight: Any,
+    rstd: Any | None,
+    eps: float,
+    activation: str,
+    gate_first: bool,
+    dx: Any,
+    dz: Any,
+    dw: Any | None,
+    accumulate: bool,
+    deterministic: bool,
+    max_sms: int | None,
+    workspace: Any | None,
+    stream: int | None = None,
+    /,
+) -> int: ...
+def gate_warm_up(width: int, ordinal: int, /) -> None: ...
 def combine(shards: Any, dw: Any, accumulate: bool, stream: int | None = None, /) -> None: ...
 def workspace_bytes(rows: int, width: int, ordinal: int, /) -> int: ...
 def warm_up(width: int, ordinal: int, /) -> None: ...

@@ -93,6 +93,84 @@ def rms_norm_backward(
     return dx_given, dw_given
 
 
+def rms_norm_silu_gate_forward(
+    x: Array,
+    z: Array,
+    weight: Array,
+    eps: float,
+    *,
+    activation: Literal["silu", "swish", "sigmoid"] = "silu",
+    gate_first: bool = False,
+    out: Array | None = None,
+    rstd: Array | Literal[False] = False,
+    stream: int | None = None,
+) -> tuple[Any, Any]:
+    """`y = x * rstd * weight * gate(z)`, each row of the last dimension normalised on its own: returns `(y, rstd)`.
+
+    `gate(z)` is `z * sigmoid(z)`, or `sigmoid(z)`. With `gate_first`, `x * gate(z)` takes the place of `x` and is what is
+    normalised. `x` and `z` have the same shape, each its own strides; `out` may be either. `rstd` is written where it is
+    given. Nothing is recorded for autograd: see `rms_norm_silu_gate`.
+    """
+    _refuse_grad("rms_norm_silu_gate_forward", x=x, z=z, weight=weight)
+    shape = _shape("x", x)
+    if out is None:
+        out = _arrays.empty(x, shape, None, "out")
+    given = None if rstd is False else rstd
+    _cake.gate_forward(x, z, weight, eps, activation, gate_first, out, given, _stream(x, stream))
+    return out, given
+
+
+def rms_norm_silu_gate_backward(
+    dy: Array,
+    x: Array,
+    z: Array,
+    weight: Array,
+    eps: float,
+    *,
+    rstd: Array | None = None,
+    activation: Literal["silu", "swish", "sigmoid"] = "silu",
+    gate_first: bool = False,
+    dx: Array | None = None,
+    dz: Array | None = None,
+    dw: Array | Literal[False] | None = None,
+    dw_dtype: Literal["float32", "bfloat16"] = "float32",
+    accumulate: bool = False,
+    deterministic: bool = True,
+    max_sms: int | None = None,
+    workspace: Array | None = None,
+    stream: int | None = None,
+) -> tuple[Any, Any, Any]:
+    """The gradients of `rms_norm_silu_gate_forward`: returns `(dx, dz, dw)`.
+
+    Without `rstd` it is computed again. Outputs that are not given are allocated; `dw=False` leaves it out. `accumulate` adds
+    to the `dw` that is given. `dx` may be `dy`, and `dz` may be `z`.
+    """
+    _refuse_grad("rms_norm_silu_gate_backward", dy=dy, x=x, z=z, weight=weight)
+    shape = _shape("x", x)
+    if dx is None:
+        dx = _arrays.empty(x, shape, None, "dx")
+    if dz is None:
+        dz = _arrays.empty(x, shape, None, "dz")
+    if dw is None:
+        if accumulate:
+            raise ValueError("dw: absent, expected because accumulate=True adds to it")
+        dw = _arrays.empty(x, shape[-1:], dw_dtype, "dw")
+    dw_given = None if dw is False else dw
+
+    def call(scratch: Array | None) -> int:
+        return _cake.gate_backward(
+            dy, x, z, weight, rstd, eps, activation, gate_first, dx, dz, dw_given, accumulate, deterministic, max_sms,
+            scratch, _stream(x, stream),
+        )  # fmt: skip
+
+    needed = call(workspace)
+    if needed and workspace is not None:
+        raise ValueError(f"workspace: {workspace.nbytes} bytes, expected at least {needed}")
+    if needed:
+        _arrays.retry(call, x, needed)
+    return dx, dz, dw_given
+
+
 def partial_dw(dy: Array, x: Array, weight: Array, rstd: Array, *, dw: Array | None = None, **options: Any) -> Any:
     """The FP32 `dw` of a shard of the rows, for `combine_dw`; options as in `rms_norm_backward`."""
     return rms_norm_backward(dy, x, weight, rstd, dx=False, dw=dw, **options)[1]
@@ -135,6 +213,7 @@ def warm_up(width: int, device: Any = "cuda") -> None:
     ordinal = _ordinal(device)
     if ordinal is not None:
         _cake.warm_up(_size("width", width, 1), ordinal)
+        _cake.gate_warm_up(width, ordinal)
 
 
 def is_supported(device: Any = "cuda") -> bool:

@@ -1,0 +1,154 @@
+"""The gated norm for PyTorch: differentiable, compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import _arrays, _cake, _torch
+
+_library = _torch._library
+_library.define(
+    "rms_norm_silu_gate(Tensor x, Tensor z, Tensor weight, float eps, str activation, bool gate_first, "
+    "bool deterministic) -> Tensor"
+)
+_library.define(
+    "rms_norm_silu_gate_backward(Tensor dy, Tensor x, Tensor z, Tensor weight, float eps, str activation, "
+    "bool gate_first, bool dw, bool deterministic) -> (Tensor, Tensor, Tensor)"
+)
+
+
+def rms_norm_silu_gate(
+    x: Tensor,
+    z: Tensor,
+    weight: Tensor,
+    eps: float = 1e-6,
+    *,
+    activation: str = "silu",
+    gate_first: bool = False,
+    deterministic: bool = True,
+) -> Tensor:
+    """`rmsnorm(x) * weight * gate(z)` over the last dimension of BF16 tensors; `gate(z)` is `z * sigmoid(z)` or `sigmoid(z)`.
+
+    With `gate_first`, `rmsnorm(x * gate(z)) * weight`. Autograd saves the inputs and nothing else. Under autocast to BF16, `x`
+    and `z` are cast to it and the weight stays as it is.
+    """
+    for argument, value in (("x", x), ("z", z), ("weight", weight)):
+        if not isinstance(value, Tensor):
+            raise _torch._no_tensor(argument, value)
+    if x.dtype is not torch.bfloat16:
+        x = _torch._autocast(x)
+    if z.dtype is not torch.bfloat16:
+        z = _torch._autocast(z)
+    if not deterministic:
+        deterministic = _torch._overruled()
+    return torch.ops.cake.rms_norm_silu_gate(x, z, weight, eps, activation, gate_first, deterministic)
+
+
+class RMSNormGated(torch.nn.Module):
+    """`rms_norm_silu_gate` with a weight; `norm_before_gate=False` normalises `x * gate(z)`."""
+
+    def __init__(
+        self,
+        hidden_size: int,
+        eps: float = 1e-6,
+        *,
+        activation: str = "silu",
+        norm_before_gate: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        deterministic: bool = True,
+    ) -> None:
+        super().__init__()
+        self.eps, self.activation, self.norm_before_gate = eps, activation, norm_before_gate
+        self.deterministic = deterministic
+        self.weight = torch.nn.Parameter(torch.ones(hidden_size, device=device, dtype=dtype))
+
+    def reset_parameters(self) -> None:
+        torch.nn.init.ones_(self.weight)
+
+    def forward(self, x: Tensor, z: Tensor) -> Tensor:
+        return rms_norm_silu_gate(
+            x,
+            z,
+            self.weight,
+            self.eps,
+            activation=self.activation,
+            gate_first=not self.norm_before_gate,
+            deterministic=self.deterministic,
+        )
+
+    def extra_repr(self) -> str:
+        last = "" if self.norm_before_gate else ", norm_before_gate=False"
+        return f"{self.weight.numel()}, eps={self.eps}, activation={self.activation!r}{last}"
+
+
+def _op_forward(x: Tensor, z: Tensor, weight: Tensor, eps: float, activation: str, gate_first: bool, _: bool) -> Tensor:
+    y = torch.empty_like(x)
+    _cake.gate_forward(x, z, weight, eps, activation, gate_first, y, None)
+    return y
+
+
+def _op_backward(
+    dy: Tensor,
+    x: Tensor,
+    z: Tensor,
+    weight: Tensor,
+    eps: float,
+    activation: str,
+    gate_first: bool,
+    wants_dw: bool,
+    deterministic: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    dx, dz = torch.empty_like(x), torch.empty_like(z)
+    dw = torch.empty_like(weight) if wants_dw else None
+
+    def call(scratch: Any) -> int:
+        return _cake.gate_backward(
+            dy, x, z, weight, None, eps, activation, gate_first, dx, dz, dw, False, deterministic, None, scratch
+        )
+
+    needed = call(None)
+    if needed:
+        _arrays.retry(call, x, needed)
+    return dx, dz, _torch._or_empty(dw, x)
+
+
+def _fake_backward(
+    dy: Tensor, x: Tensor, z: Tensor, weight: Tensor, eps: float, activation: str, first: bool, wants_dw: bool, _: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    dw = torch.empty_like(weight) if wants_dw else x.new_empty(0)
+    return torch.empty_like(x), torch.empty_like(z), dw
+
+
+def _save(ctx: Any, inputs: Any, output: Any) -> None:
+    x, z, weight, *ctx.rest = inputs
+    ctx.save_for_backward(x, z, weight)
+
+
+def _gradients(ctx: Any, dy: Any) -> Any:
+    eps, activation, first, deterministic = ctx.rest
+    for_x, for_z, for_weight = ctx.needs_input_grad[:3]
+    dx, dz, dw = torch.ops.cake.rms_norm_silu_gate_backward(
+        dy, *ctx.saved_tensors, eps, activation, first, for_weight, deterministic
+    )
+    return dx if for_x else None, dz if for_z else None, dw if for_weight else None, None, None, None, None
+
+
+def _fake_forward(x: Tensor, z: Tensor, weight: Tensor, eps: float, activation: str, first: bool, _: bool) -> Tensor:
+    return torch.empty_like(x)
+
+
+def _no_second(ctx: Any, *_: Any) -> Any:
+    raise RuntimeError("rms_norm_silu_gate: a second derivative was asked for, and is not served")
+
+
+for _name, _impl, _fake, _saves, _derive in [
+    ("rms_norm_silu_gate", _op_forward, _fake_forward, _save, _gradients),
+    ("rms_norm_silu_gate_backward", _op_backward, _fake_backward, None, _no_second),
+]:
+    _library.impl(_name, _impl, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"cake::{_name}", _fake, lib=_library)
+    torch.library.register_autograd(f"cake::{_name}", _derive, setup_context=_saves, lib=_library)
