@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-use cake_core::{Device, Op, Place, Plan, Result, Stream};
+use cake_core::{Device, Error, Op, Place, Plan, Result, Stream};
 use pyo3::{PyResult, Python};
 
+use crate::error::raise;
 use crate::pool::pool;
 use crate::tensor::StreamAddress;
 
@@ -55,5 +56,17 @@ where
                 call(&plan, Some(&stream))
             })),
         })
+    }
+
+    /// What a call came to that may have lacked workspace: 0, or the bytes that it needs for a tensor of this shape.
+    pub(crate) fn lacking(&self, place: Place, spec: O::Spec, shape: &[u64], result: Result<()>) -> PyResult<u64> {
+        match result {
+            Err(Error::WorkspaceShort { .. } | Error::Missing { argument: "workspace", .. }) => {
+                let rows = shape.iter().rev().skip(1).product::<u64>();
+                let plan = self.get(place, spec).map_err(raise)?;
+                Ok(plan.workspace_bytes(u32::try_from(rows).unwrap_or(u32::MAX)))
+            }
+            result => result.map(|()| 0).map_err(raise),
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! RMSNorm: its calls, and what is asked of its plans.
 
-use cake_core::{Dtype, Error, Place};
+use cake_core::{Dtype, Place};
 use cake_rmsnorm::{
     Backward, BackwardSpec, Combine, CombineDw, CombineSpec, Forward, RmsNormBackward, RmsNormForward, Spec,
 };
@@ -119,14 +119,7 @@ pub(crate) fn backward<'py>(
         let mut scratch = scratch.map(|bytes| lent(stream, bytes)).transpose()?;
         plan.run(stream, Backward { workspace: scratch.as_mut(), ..args })
     })?;
-    match result {
-        Err(Error::WorkspaceShort { .. } | Error::Missing { argument: "workspace", .. }) => {
-            let rows = x.shape().iter().rev().skip(1).product::<u64>();
-            let plan = BACKWARD.get(place, spec).map_err(raise)?;
-            Ok(plan.workspace_bytes(u32::try_from(rows).unwrap_or(u32::MAX)))
-        }
-        result => result.map(|()| 0).map_err(raise),
-    }
+    BACKWARD.lacking(place, spec, x.shape(), result)
 }
 
 /// Joins the weight gradients of row shards.
