@@ -33,7 +33,8 @@ fn tested_venv(venv: &Path, requirements: &Path) -> Result<PathBuf> {
     }
     println!("installing what the tests of the Python package need, PyTorch among it: some 6 GB in {}", venv.display());
     new_venv(venv)?;
-    shell::run(pip(&python).args(["install", "--quiet", "--requirement"]).arg(requirements))?;
+    // Uncached: PyTorch's packages for CUDA would take 3 GB once more, for one installation.
+    shell::run(pip(&python).args(["install", "--quiet", "--no-cache-dir", "--requirement"]).arg(requirements))?;
     fs::write(done, wanted)?;
     Ok(python)
 }
