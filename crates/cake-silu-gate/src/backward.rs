@@ -228,9 +228,10 @@ mod tests {
     use super::*;
     use crate::Spec;
 
-    /// The divisions that took least time on an H200, of all sizes of chunks.
+    /// The estimate was fitted to runs on an H200 with these numbers of rows: its choices are within 2 % of the best of what was
+    /// tried there. Other numbers of rows have not been measured.
     #[test]
-    fn chunks_are_those_that_measured_best() {
+    fn chunks_are_near_the_best_that_were_measured() {
         let device = DeviceInfo::typical(Arch::Sm90);
         let spec = BackwardSpec::new(Spec::new(128));
         let best = |rows| {
@@ -245,6 +246,6 @@ mod tests {
         assert_eq!(best(524_288), (2048, 256, 256));
         assert_eq!(best(547_200), (512, 1069, 1069));
         assert_eq!(best(786_432), (2048, 384, 384));
-        assert_eq!(best(1_571_376), (2048, 768, 768)); // as (4096, 384, 384)
+        assert_eq!(best(1_571_376), (2048, 768, 768)); // (4096, 384, 384) measured the same
     }
 }
