@@ -3,7 +3,6 @@
 import copy
 import importlib
 import pickle
-import re
 import sysconfig
 from pathlib import Path
 
@@ -13,19 +12,32 @@ import transformers
 from conftest import close
 
 import cake_py as cake
-from cake_py._patch import _FAMILIES
 
 SIZES = dict(
     vocab_size=256, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
     num_key_value_heads=2, head_dim=16, max_position_embeddings=128, tie_word_embeddings=False, pad_token_id=0,
 )  # fmt: skip
-FAMILIES = ["Llama", "Mistral", "Qwen2", "Qwen3", "Gemma", "Gemma2"]
-NORMS = {"Llama": 5, "Mistral": 5, "Qwen2": 5, "Qwen3": 9, "Gemma": 5, "Gemma2": 9}
+# With the number of norms that each has.
+FAMILIES = {"Llama": 5, "Mistral": 5, "Qwen2": 5, "Qwen3": 9, "Gemma": 5, "Gemma2": 9, "Qwen3Next": 8}
+# One layer of linear attention, whose norm is gated, and one of attention.
+MORE = {
+    "Qwen3Next": dict(
+        layer_types=["linear_attention", "full_attention"], linear_num_key_heads=2, linear_num_value_heads=4,
+        linear_key_head_dim=16, linear_value_head_dim=16, num_experts=2, num_experts_per_tok=1, moe_intermediate_size=32,
+        shared_expert_intermediate_size=32,
+    )
+}  # fmt: skip
+# Of every kind that is known, and of models that have a copy of it.
+NORMS = [
+    "llama.Llama", "mixtral.Mixtral", "qwen2_moe.Qwen2Moe", "phi3.Phi3", "deepseek_v3.DeepseekV3", "olmo2.Olmo2",
+    "helium.Helium", "gemma.Gemma", "gemma2.Gemma2", "gemma3.Gemma3", "qwen3_next.Qwen3Next",
+]  # fmt: skip
+GATED = ["qwen3_next.Qwen3Next", "kimi_linear.KimiLinear", "mamba2.Mamba", "bamba.Bamba"]
 
 
 def build(family, device="cpu"):
     torch.manual_seed(0)
-    config = getattr(transformers, f"{family}Config")(**SIZES)
+    config = getattr(transformers, f"{family}Config")(**SIZES, **MORE.get(family, {}))
     model = getattr(transformers, f"{family}ForCausalLM")(config)
     for name, parameter in model.named_parameters():
         if "norm" in name:
@@ -63,7 +75,7 @@ def test_loss_and_gradients(family, device):
     plain = copy.deepcopy(exact).bfloat16()
     patched = copy.deepcopy(plain)
     patch = cake.patch(patched)
-    assert len(patch.replaced) == NORMS[family] and not patch.left and f"{family}RMSNorm" in str(patch)
+    assert len(patch.replaced) == FAMILIES[family] and not patch.left and f"{family}RMSNorm" in str(patch)
     assert patched.state_dict().keys() == plain.state_dict().keys()
     tokens = batch(0, device)
     true_loss, true = gradients(exact, tokens)
@@ -71,14 +83,14 @@ def test_loss_and_gradients(family, device):
     ours_loss, ours = gradients(patched, tokens)
     close(ours_loss, true_loss, 2**-7)
     error = lambda g: ((g - true).norm() / true.norm()).item()  # noqa: E731
-    assert error(ours) <= 1.1 * error(theirs) and error(ours) < 0.05
+    assert error(ours) <= 1.1 * error(theirs) and error(ours) < 0.08
 
     with torch.autocast(device, torch.bfloat16):
         under = copy.deepcopy(exact)
         cake.patch(under)
         under_loss, under_gradients = gradients(under, tokens)
     close(under_loss, true_loss, 2**-7)
-    assert error(under_gradients) < 0.05
+    assert error(under_gradients) < 0.08
 
 
 @pytest.mark.parametrize("family", ["Llama", "Gemma"])
@@ -135,14 +147,42 @@ def test_norms_of_torch_and_unknown_ones(device):
         norms[0](x.float())
 
 
-@pytest.mark.parametrize("name", sorted(_FAMILIES))
-def test_every_family_computes_what_cake_does(name, device):
-    family = re.sub(r"(?<!^)(Moe)", r"_\1", name.removesuffix("RMSNorm")).lower()
-    module = importlib.import_module(f"transformers.models.{family}.modeling_{family}")
-    norm = getattr(module, name)(64).to(device).bfloat16()
+def kind_of(name, last="RMSNorm"):
+    model, prefix = name.split(".")
+    return getattr(importlib.import_module(f"transformers.models.{model}.modeling_{model}"), prefix + last)
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_every_kind_computes_what_cake_does(name, device):
+    norm = kind_of(name)(64).to(device).bfloat16()
     torch.nn.init.normal_(norm.weight)
     x = torch.randn(5, 64, device=device).bfloat16()
     expected = norm(x)
     patch = cake.patch(norm)
-    assert list(patch.replaced.values()) == [name]
+    assert list(patch.replaced.values()) == [type(norm).__name__]
     close(norm(x), expected.double(), 2**-6)
+
+
+@pytest.mark.parametrize("name", GATED)
+def test_every_gated_kind_computes_what_cake_does(name, device):
+    kind = kind_of(name, "RMSNormGated")
+    first = "ba" in name
+    norm = (kind(64, group_size=64) if first else kind(64)).to(device).bfloat16()
+    torch.nn.init.normal_(norm.weight)
+    x, z = (torch.randn(5, 64, device=device).bfloat16() for _ in range(2))
+    calls = [(x, z), (x,)] if first else [(x, z)]
+    expected = [norm(*call) for call in calls]
+    assert list(cake.patch(norm).replaced.values()) == [kind.__name__]
+    for call, y in zip(calls, expected, strict=True):
+        close(norm(*call), y.double(), 2**-6)
+
+
+def test_what_is_left_says_why():
+    groups = kind_of("mamba2.Mamba", "RMSNormGated")(64, group_size=16)
+    gelu = kind_of("qwen3_next.Qwen3Next", "RMSNormGated")(64)
+    gelu.activation = "gelu"
+    other = kind_of("idefics.Idefics")(64)
+    patch = cake.patch(torch.nn.Sequential(groups, gelu, other))
+    assert not patch.replaced and [*patch.left] == ["0", "1", "2"]
+    for why in ("groups of 16, expected one group of 64", "activation gelu, expected", "not known"):
+        assert why in str(patch)

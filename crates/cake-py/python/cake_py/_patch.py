@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from functools import cache
 from typing import Any
 
 from torch import Tensor, nn
 
+from ._gate import rms_norm_silu_gate
 from ._torch import RMSNorm, rms_norm, rms_norm_of
-
-# What the classes of Hugging Face transformers call their epsilon, and whether they scale by 1 + weight.
-_FAMILIES = {
-    "LlamaRMSNorm": ("variance_epsilon", False),
-    "MistralRMSNorm": ("variance_epsilon", False),
-    "MixtralRMSNorm": ("variance_epsilon", False),
-    "Qwen2RMSNorm": ("variance_epsilon", False),
-    "Qwen2MoeRMSNorm": ("variance_epsilon", False),
-    "Qwen3RMSNorm": ("variance_epsilon", False),
-    "Qwen3MoeRMSNorm": ("variance_epsilon", False),
-    "GemmaRMSNorm": ("eps", True),
-    "Gemma2RMSNorm": ("eps", True),
-    "Gemma3RMSNorm": ("eps", True),
-}
 
 
 class Patch:
@@ -46,24 +35,36 @@ class Patch:
 
 
 def patch(model: nn.Module) -> Patch:
-    """Serves every RMSNorm of `model` by Cake, in place: those of PyTorch, and of Llama, Mistral, Qwen and Gemma.
+    """Serves every RMSNorm of `model` by Cake, in place: those of PyTorch and of Hugging Face transformers, gated ones too.
 
-    Parameters, state and names stay as they are. Activations have to be BF16, by the model's dtype or by autocast.
+    Parameters, state and names stay as they are. Activations have to be BF16, by the model's dtype or by autocast. A norm
+    that is left as it is says why.
     """
     result = Patch()
     for name, module in model.named_modules():
         original = type(module)
-        if isinstance(module, (RMSNorm, _Patched)):
+        if isinstance(module, (RMSNorm, _Patched)) or "RMSNorm" not in original.__name__:
             continue
         patched = _patched(original)
-        if patched is None:
-            if "RMSNorm" in original.__name__:
-                result.left[name] = f"{original.__name__} is not known to compute what Cake does"
+        why = "it is not known to compute what Cake does" if patched is None else _obstacle(module)
+        if patched is None or why:
+            result.left[name] = f"{original.__name__}: {why}"
             continue
         module.__class__ = patched
         result.replaced[name] = original.__name__
         result._modules.append((module, original))
     return result
+
+
+def _obstacle(module: Any) -> str | None:
+    """What keeps a norm of a known kind as it is."""
+    activation = getattr(module, "activation", "silu")
+    if activation not in ("silu", "swish", "sigmoid"):
+        return f"activation {activation}, expected silu, swish or sigmoid"
+    group = getattr(module, "group_size", None)
+    if group is not None and group != module.weight.numel():
+        return f"groups of {group}, expected one group of {module.weight.numel()}"
+    return None
 
 
 class _Patched(nn.Module):
@@ -91,16 +92,54 @@ def _bare(original: type[nn.Module]) -> nn.Module:
 def _forward_of(kind: type[nn.Module]) -> Any:
     if kind is nn.RMSNorm:
         return _torch_forward
-    family = _FAMILIES.get(kind.__name__)
-    if family is None or not kind.__module__.startswith("transformers."):
+    if "transformers" not in sys.modules:
         return None
-    eps, offset = family
+    for family, name, forward in _KNOWN:
+        known = getattr(importlib.import_module(f"transformers.models.{family}.modeling_{family}"), name)
+        if _code(kind) == _code(known):
+            return forward
+    return None
 
-    def forward(self: Any, hidden_states: Tensor) -> Tensor:
-        return rms_norm(hidden_states, self.weight, getattr(self, eps), offset=offset)
 
-    return forward
+def _code(kind: type) -> dict[str, Any]:
+    """What a class computes."""
+    codes = {name: getattr(value, "__code__", None) for name, value in vars(kind).items()}
+    return {
+        name: (code.co_code, code.co_consts, code.co_names, code.co_varnames)
+        for name, code in codes.items()
+        if code and name not in ("__init__", "extra_repr")
+    }
 
 
 def _torch_forward(self: nn.RMSNorm, x: Tensor) -> Any:
     return rms_norm_of(self, x, self.weight, self.eps)
+
+
+def _weighted(self: Any, hidden_states: Tensor) -> Tensor:
+    return rms_norm(hidden_states, self.weight, self.variance_epsilon)
+
+
+def _offset(self: Any, x: Tensor) -> Tensor:
+    return rms_norm(x, self.weight, self.eps, offset=True)
+
+
+def _gated(self: Any, hidden_states: Tensor, gate: Tensor) -> Tensor:
+    return rms_norm_silu_gate(hidden_states, gate, self.weight, self.variance_epsilon, activation=self.activation)
+
+
+def _gate_first(self: Any, hidden_states: Tensor, gate: Tensor | None = None) -> Tensor:
+    if gate is None:
+        return rms_norm(hidden_states, self.weight, self.variance_epsilon)
+    return rms_norm_silu_gate(hidden_states, gate, self.weight, self.variance_epsilon, gate_first=True)
+
+
+# Norms of transformers whose code other models have letter by letter, some 180 of them; and what serves it.
+_KNOWN = [
+    ("llama", "LlamaRMSNorm", _weighted),
+    ("olmo2", "Olmo2RMSNorm", _weighted),
+    ("helium", "HeliumRMSNorm", _weighted),
+    ("gemma", "GemmaRMSNorm", _offset),
+    ("qwen3_next", "Qwen3NextRMSNormGated", _gated),
+    ("kimi_linear", "KimiLinearRMSNormGated", _gated),
+    ("mamba2", "MambaRMSNormGated", _gate_first),
+]
