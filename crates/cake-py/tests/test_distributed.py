@@ -113,6 +113,24 @@ def sequence_parallel(rank):
         cake.rms_norm(distribute_tensor(x, mesh, [Shard(0)]), w, EPS)
 
 
+def gate_of_dtensors(rank):
+    mesh = init_device_mesh("cpu", (RANKS,))
+    torch.manual_seed(1)
+    x, z, dy = (torch.randn(4, 6, H).bfloat16() for _ in range(3))
+    w = torch.rand(H).bfloat16()
+    alone = [t.clone().requires_grad_() for t in (x, z, w)]
+    y = cake.rms_norm_silu_gate(*alone, EPS)
+    y.backward(dy)
+    for placement in (Shard(1), Shard(0), Replicate()):
+        a, b, gradient = (distribute_tensor(t, mesh, [placement]) for t in (x, z, dy))
+        leaves = [a.requires_grad_(), b.requires_grad_(), distribute_tensor(w, mesh, [Replicate()]).requires_grad_()]
+        y2 = cake.rms_norm_silu_gate(*leaves, EPS)
+        y2.backward(gradient)
+        assert y2.placements == a.grad.placements == b.grad.placements == (placement,)
+        assert same([y, alone[0].grad, alone[1].grad], [t.full_tensor() for t in (y2, a.grad, b.grad)])
+        close(leaves[2].grad.full_tensor(), alone[2].grad, 2**-7)
+
+
 def module_of_dtensors(rank):
     mesh = init_device_mesh("cpu", (RANKS,))
     from torch.distributed.tensor.parallel import SequenceParallel, parallelize_module
@@ -152,7 +170,8 @@ def work(rank, name, port):
 
 @pytest.mark.parametrize(
     "name",
-    ["ddp", "fsdp", "ddp_without_rows_on_a_rank", "sequence_parallel", "module_of_dtensors", "one_gpu_bits"],
+    ["ddp", "fsdp", "ddp_without_rows_on_a_rank", "sequence_parallel", "gate_of_dtensors", "module_of_dtensors",
+     "one_gpu_bits"],
 )
 def test_two_ranks(name):
     with socket.socket() as probe:

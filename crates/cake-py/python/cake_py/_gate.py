@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import Function
 
-from . import _arrays, _cake, _torch
+from . import _cake, _torch
 
 _library = _torch._library
 _library.define(
@@ -42,9 +44,15 @@ def rms_norm_silu_gate(
         x = _torch._autocast(x)
     if z.dtype is not torch.bfloat16:
         z = _torch._autocast(z)
+    if type(eps) is not float:
+        eps = _torch._number("eps", eps)
     if not deterministic:
         deterministic = _torch._overruled()
-    return torch.ops.cake.rms_norm_silu_gate(x, z, weight, eps, activation, gate_first, deterministic)
+    if torch.compiler.is_compiling() or not _torch._plain(x, weight, z):
+        return torch.ops.cake.rms_norm_silu_gate(x, z, weight, eps, activation, gate_first, deterministic)
+    if torch.is_grad_enabled() and (x.requires_grad or z.requires_grad or weight.requires_grad):
+        return _eager(eps, activation, gate_first, deterministic)(x, z, weight)
+    return _forward(x, z, weight, eps, activation, gate_first)
 
 
 class RMSNormGated(torch.nn.Module):
@@ -85,13 +93,44 @@ class RMSNormGated(torch.nn.Module):
         return f"{self.weight.numel()}, eps={self.eps}, activation={self.activation!r}{last}"
 
 
-def _op_forward(x: Tensor, z: Tensor, weight: Tensor, eps: float, activation: str, gate_first: bool, _: bool) -> Tensor:
+def _forward(x: Tensor, z: Tensor, weight: Tensor, eps: float, activation: str, gate_first: bool) -> Tensor:
     y = torch.empty_like(x)
     _cake.gate_forward(x, z, weight, eps, activation, gate_first, y, None)
     return y
 
 
-def _op_backward(
+@lru_cache(maxsize=64)
+def _eager(eps: float, activation: str, gate_first: bool, deterministic: bool) -> Any:
+    """The eager way, as in `_torch._eager`."""
+
+    class RmsNormSiluGate(Function):
+        """Saves inputs."""
+
+        @staticmethod
+        def forward(ctx: Any, x: Any, z: Any, weight: Any) -> Any:
+            ctx.save_for_backward(x, z, weight)
+            return _forward(x, z, weight, eps, activation, gate_first)
+
+        @staticmethod
+        def backward(ctx: Any, dy: Any) -> Any:
+            return _gradients(ctx, dy, eps, activation, gate_first, deterministic)
+
+    return RmsNormSiluGate.apply
+
+
+def _gradients(ctx: Any, dy: Any, eps: float, activation: str, gate_first: bool, deterministic: bool) -> Any:
+    x, z, weight = ctx.saved_tensors
+    for_x, for_z, for_weight = ctx.needs_input_grad[:3]
+    arguments = dy, x, z, weight, eps, activation, gate_first, for_weight, deterministic
+    plain = type(x) in _torch._PLAIN and type(z) in _torch._PLAIN and _torch._plain(dy, weight, None)
+    if torch.compiler.is_compiling() or torch.is_grad_enabled() or not plain:
+        dx, dz, dw = torch.ops.cake.rms_norm_silu_gate_backward(*arguments)
+    else:
+        dx, dz, dw = _backward(*arguments)
+    return dx if for_x else None, dz if for_z else None, dw if for_weight else None
+
+
+def _backward(
     dy: Tensor,
     x: Tensor,
     z: Tensor,
@@ -101,18 +140,22 @@ def _op_backward(
     gate_first: bool,
     wants_dw: bool,
     deterministic: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    if not deterministic:
+        deterministic = _torch._overruled()
     dx, dz = torch.empty_like(x), torch.empty_like(z)
     dw = torch.empty_like(weight) if wants_dw else None
+    head = dy, x, z, weight, None, eps, activation, gate_first, dx, dz, dw, False, deterministic, None
+    _torch._with_workspace(lambda scratch: _cake.gate_backward(*head, scratch), x)
+    return dx, dz, dw
 
-    def call(scratch: Any) -> int:
-        return _cake.gate_backward(
-            dy, x, z, weight, None, eps, activation, gate_first, dx, dz, dw, False, deterministic, None, scratch
-        )
 
-    needed = call(None)
-    if needed:
-        _arrays.retry(call, x, needed)
+def _op_forward(x: Tensor, z: Tensor, weight: Tensor, eps: float, activation: str, gate_first: bool, _: bool) -> Tensor:
+    return _forward(x, z, weight, eps, activation, gate_first)
+
+
+def _op_backward(dy: Tensor, x: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+    dx, dz, dw = _backward(dy, x, *rest)
     return dx, dz, _torch._or_empty(dw, x)
 
 
@@ -128,13 +171,8 @@ def _save(ctx: Any, inputs: Any, output: Any) -> None:
     ctx.save_for_backward(x, z, weight)
 
 
-def _gradients(ctx: Any, dy: Any) -> Any:
-    eps, activation, first, deterministic = ctx.rest
-    for_x, for_z, for_weight = ctx.needs_input_grad[:3]
-    dx, dz, dw = torch.ops.cake.rms_norm_silu_gate_backward(
-        dy, *ctx.saved_tensors, eps, activation, first, for_weight, deterministic
-    )
-    return dx if for_x else None, dz if for_z else None, dw if for_weight else None, None, None, None, None
+def _op_gradients(ctx: Any, dy: Any) -> Any:
+    return *_gradients(ctx, dy, *ctx.rest), None, None, None, None
 
 
 def _fake_forward(x: Tensor, z: Tensor, weight: Tensor, eps: float, activation: str, first: bool, _: bool) -> Tensor:
@@ -146,9 +184,29 @@ def _no_second(ctx: Any, *_: Any) -> Any:
 
 
 for _name, _impl, _fake, _saves, _derive in [
-    ("rms_norm_silu_gate", _op_forward, _fake_forward, _save, _gradients),
+    ("rms_norm_silu_gate", _op_forward, _fake_forward, _save, _op_gradients),
     ("rms_norm_silu_gate_backward", _op_backward, _fake_backward, None, _no_second),
 ]:
     _library.impl(_name, _impl, "CompositeExplicitAutograd")
     torch.library.register_fake(f"cake::{_name}", _fake, lib=_library)
     torch.library.register_autograd(f"cake::{_name}", _derive, setup_context=_saves, lib=_library)
+
+
+def _register_sharding() -> None:
+    from torch.distributed.tensor.experimental import register_sharding
+
+    @register_sharding(torch.ops.cake.rms_norm_silu_gate.default)
+    def _(x: Any, z: Any, weight: Any, eps: Any, activation: Any, gate_first: Any, deterministic: Any) -> Any:
+        return [([at], [at, at, _torch._whole(weight), None, None, None, None]) for at in _torch._row_placements(x)]
+
+    @register_sharding(torch.ops.cake.rms_norm_silu_gate_backward.default)
+    def _(dy: Any, x: Any, z: Any, weight: Any, eps: Any, activation: Any, first: Any, dw: Any, deterministic: Any) -> Any:
+        def placed(at: Any) -> Any:
+            inputs = [at, at, at, _torch._whole(weight)]
+            return [at, at, _torch._sum_of(at, dw)], [*inputs, None, None, None, None, None]
+
+        return [placed(at) for at in _torch._row_placements(x)]
+
+
+if torch.distributed.is_available():
+    _register_sharding()

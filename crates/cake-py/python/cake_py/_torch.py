@@ -8,6 +8,8 @@ Each exists twice over the same kernels. The custom ops `torch.ops.cake.*` are w
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, overload
 
 import torch
@@ -74,6 +76,8 @@ def rms_norm(
         raise _no_tensor("x", x)
     if x.dtype is not _BF16:
         x = _autocast(x)
+    if type(eps) is not float:
+        eps = _number("eps", eps)
     if not deterministic:
         deterministic = _overruled()
     if _is_compiling() or not _plain(x, weight, residual):
@@ -89,7 +93,7 @@ def rms_norm(
         or (weight is not None and weight.requires_grad)
         or (residual is not None and residual.requires_grad)
     ):
-        return _RmsNorm.apply(x, residual, weight, (eps, offset, deterministic))
+        return _eager(eps, offset, deterministic)(x, residual, weight)
     y = _empty_like(x)
     if residual is None:
         _forward(x, weight, eps, offset, None, y, None, None)
@@ -170,6 +174,13 @@ def _no_tensor(argument: str, value: object) -> TypeError:
     return TypeError(f"{argument}: {type(value).__name__}, expected a torch.Tensor")
 
 
+def _number(argument: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{argument}: {type(value).__name__}, expected a float") from None
+
+
 def _autocast(x: Tensor) -> Tensor:
     kind = x.device.type
     if x.is_floating_point() and torch.is_autocast_enabled(kind):
@@ -191,36 +202,46 @@ def _overruled() -> bool:
     return True
 
 
-class _RmsNorm(Function):
-    """The eager way. Saves inputs (`h` in place of `x`) and rstd."""
+@lru_cache(maxsize=64)
+def _eager(eps: float, offset: bool, deterministic: bool) -> Any:
+    """The eager way. Its options belong to the class: kept for each call, they would cost as much as an allocation."""
 
-    @staticmethod
-    def forward(ctx: Any, x: Any, residual: Any, weight: Any, rest: Any) -> Any:
-        y = _empty_like(x)
-        rstd = _rstd(x)
-        ctx.rest = rest
-        eps, offset, _ = rest
-        if residual is None:
-            _forward(x, weight, eps, offset, None, y, None, rstd)
-            ctx.save_for_backward(x, weight, rstd)
-            return y
-        h = _empty_like(x)
-        _forward(x, weight, eps, offset, residual, y, h, rstd)
-        ctx.save_for_backward(h, weight, rstd)
-        ctx.set_materialize_grads(False)
-        return y, h
+    class RmsNorm(Function):
+        """Saves inputs (`h` in place of `x`) and rstd."""
 
-    @staticmethod
-    def backward(ctx: Any, dy: Any, dh: Any = None) -> Any:
-        dx, dw = _gradients(ctx, dy, dh, *ctx.needs_input_grad[:3])
-        return dx, dx if ctx.needs_input_grad[1] else None, dw, None
+        @staticmethod
+        def forward(ctx: Any, x: Any, residual: Any, weight: Any) -> Any:
+            y, rstd = _empty_like(x), _empty_like(_row(x.shape, x.device))
+            if residual is None:
+                _forward(x, weight, eps, offset, None, y, None, rstd)
+                ctx.save_for_backward(x, weight, rstd)
+                return y
+            h = _empty_like(x)
+            _forward(x, weight, eps, offset, residual, y, h, rstd)
+            ctx.save_for_backward(h, weight, rstd)
+            ctx.set_materialize_grads(False)
+            return y, h
+
+        @staticmethod
+        def backward(ctx: Any, dy: Any, dh: Any = None) -> Any:
+            dx, dw = _gradients(ctx, offset, deterministic, dy, dh, *ctx.needs_input_grad)
+            return dx, dx if ctx.needs_input_grad[1] else None, dw
+
+    return RmsNorm.apply
 
 
-def _gradients(ctx: Any, dy: Any, dh: Any, for_x: bool, for_residual: bool, for_weight: bool) -> Any:
+@lru_cache(maxsize=64)
+def _row(shape: torch.Size, device: torch.device) -> Tensor:
+    """What an rstd is like: one element, expanded. PyTorch takes half as long over a tensor as over sizes and a dtype."""
+    return torch.empty(1, dtype=torch.float32, device=device).expand(shape[:-1] or (1,))
+
+
+def _gradients(
+    ctx: Any, offset: bool, deterministic: bool, dy: Any, dh: Any, for_x: bool, for_residual: bool, for_weight: bool
+) -> Any:
     if dy is None:
         return dh, None
     x, weight, rstd = ctx.saved_tensors
-    _, offset, deterministic = ctx.rest
     wants_dx = for_x or for_residual
     dh = dh if wants_dx else None
     if _is_compiling() or _is_grad_enabled() or not _plain(dy, weight, dh) or type(x) not in _PLAIN:
@@ -250,22 +271,26 @@ def _backward(
             _cake.backward(dy, x, weight, rstd, 0.0, offset, dh, dx, None, False, True, None, None)
         return dx, None
     dw = _empty_like(weight)
-    scratch = None
-    if x.is_cuda and _raw_stream is not None:
-        index = x.device.index
-        # A graph that is being captured gets a workspace of its own, see `_arrays.workspace`.
-        if not torch.cuda.is_current_stream_capturing():
-            scratch = _arrays._workspaces.get(("torch", index, _raw_stream(index)))
     arguments = dy, x, weight, rstd, 0.0, offset, dh, dx, dw, False, deterministic, None
-    needed = _cake.backward(*arguments, scratch)
-    if needed:
-        _arrays.retry(lambda scratch: _cake.backward(*arguments, scratch), x, needed)
+    _with_workspace(lambda scratch: _cake.backward(*arguments, scratch), x)
     return dx, dw
 
 
+def _with_workspace(call: Callable[[Any], int], like: Tensor) -> None:
+    """Makes a call with the workspace of the stream, as large as it has to be."""
+    scratch = None
+    if like.is_cuda and _raw_stream is not None:
+        index = like.device.index
+        # A graph that is being captured gets a workspace of its own, see `_arrays.workspace`.
+        if not torch.cuda.is_current_stream_capturing():
+            scratch = _arrays._workspaces.get(("torch", index, _raw_stream(index)))
+    needed = call(scratch)
+    if needed:
+        _arrays.retry(call, like, needed)
+
+
 def _rstd(x: Tensor) -> Tensor:
-    # Sizes one by one: PyTorch takes twice as long over them as a `torch.Size`.
-    return x.new_empty(*(x.shape[:-1] or (1,)), dtype=torch.float32)
+    return x.new_empty(x.shape[:-1] or (1,), dtype=torch.float32)
 
 
 # The custom ops. An output that was not asked for is an empty tensor.
@@ -319,25 +344,25 @@ def _fake_backward(
 
 
 def _save_forward(ctx: Any, inputs: Any, output: Any) -> None:
-    x, weight, *ctx.rest = inputs
+    x, weight, _, *ctx.rest = inputs
     ctx.save_for_backward(x, weight, output[1])
     ctx.set_materialize_grads(False)
 
 
 def _save_add(ctx: Any, inputs: Any, output: Any) -> None:
-    _, _, weight, *ctx.rest = inputs
+    _, _, weight, _, *ctx.rest = inputs
     ctx.save_for_backward(output[1], weight, output[2])
     ctx.set_materialize_grads(False)
 
 
 def _op_gradients(ctx: Any, dy: Any, _: Any) -> Any:
     for_x, for_weight = ctx.needs_input_grad[:2]
-    return *_gradients(ctx, dy, None, for_x, False, for_weight), None, None, None
+    return *_gradients(ctx, *ctx.rest, dy, None, for_x, False, for_weight), None, None, None
 
 
 def _op_add_gradients(ctx: Any, dy: Any, dh: Any, _: Any) -> Any:
     for_x, for_residual, for_weight = ctx.needs_input_grad[:3]
-    dx, dw = _gradients(ctx, dy, dh, for_x, for_residual, for_weight)
+    dx, dw = _gradients(ctx, *ctx.rest, dy, dh, for_x, for_residual, for_weight)
     return dx if for_x else None, dx if for_residual else None, dw, None, None, None
 
 
@@ -357,32 +382,43 @@ for _name, _impl, _fake, _save, _derive in [
 
 def _register_sharding() -> None:
     """DTensor: rows may be sharded, over any leading dimension; the width may not."""
-    from torch.distributed.tensor import Partial, Replicate, Shard
     from torch.distributed.tensor.experimental import register_sharding
-
-    def rows(x: Any) -> list[Any]:
-        return [Replicate(), *(Shard(dimension) for dimension in range(x.ndim - 1))]
-
-    def weight_of(weight: Any) -> Any:
-        return None if weight is None else Replicate()
 
     @register_sharding(torch.ops.cake.rms_norm.default)
     def _(x: Any, weight: Any, eps: float, offset: bool, deterministic: bool) -> Any:
-        return [([at, at], [at, weight_of(weight), None, None, None]) for at in rows(x)]
+        return [([at, at], [at, _whole(weight), None, None, None]) for at in _row_placements(x)]
 
     @register_sharding(torch.ops.cake.add_rms_norm.default)
     def _(x: Any, residual: Any, weight: Any, eps: float, offset: bool, deterministic: bool) -> Any:
-        return [([at, at, at], [at, at, weight_of(weight), None, None, None]) for at in rows(x)]
+        return [([at, at, at], [at, at, _whole(weight), None, None, None]) for at in _row_placements(x)]
 
     @register_sharding(torch.ops.cake.rms_norm_backward.default)
     def _(dy: Any, x: Any, weight: Any, rstd: Any, dh: Any, offset: Any, dx: Any, dw: Any, deterministic: Any) -> Any:
         def placed(at: Any) -> Any:
-            sum_of = Partial() if isinstance(at, Shard) and dw and weight is not None else Replicate()
-            gradients = [at if dx else Replicate(), sum_of]
-            inputs = [at, at, weight_of(weight), at, None if dh is None else at]
+            gradients = [at if dx else _whole(x), _sum_of(at, dw and weight is not None)]
+            inputs = [at, at, _whole(weight), at, None if dh is None else at]
             return gradients, [*inputs, None, None, None, None]
 
-        return [placed(at) for at in rows(x)]
+        return [placed(at) for at in _row_placements(x)]
+
+
+def _row_placements(x: Any) -> list[Any]:
+    from torch.distributed.tensor import Replicate, Shard
+
+    return [Replicate(), *(Shard(dimension) for dimension in range(x.ndim - 1))]
+
+
+def _whole(tensor: Any) -> Any:
+    from torch.distributed.tensor import Replicate
+
+    return None if tensor is None else Replicate()
+
+
+def _sum_of(at: Any, wanted: bool) -> Any:
+    """Where the weight's gradient lies that shards of the rows have summed."""
+    from torch.distributed.tensor import Partial, Replicate, Shard
+
+    return Partial() if wanted and isinstance(at, Shard) else Replicate()
 
 
 if torch.distributed.is_available():
