@@ -23,7 +23,7 @@ mod _cake {
     #[pymodule_export]
     use crate::rmsnorm::{backward, combine, forward, warm_up, workspace_bytes};
     #[pymodule_export]
-    use crate::silu_gate::{gate_backward, gate_forward, gate_warm_up};
+    use crate::silu_gate::{gate_backward, gate_forward, gate_warm_up, gate_workspace_bytes};
 
     #[allow(non_upper_case_globals)] // Python's name for it
     #[pymodule_export]

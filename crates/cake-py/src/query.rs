@@ -2,6 +2,7 @@
 
 use cake_core::{Arch, Device, Dtype, Op, Place, Shape};
 use cake_rmsnorm::{BackwardSpec, RmsNormBackward, RmsNormForward, Spec};
+use cake_silu_gate::{SiluGateBackward, SiluGateForward};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -46,13 +47,14 @@ pub(crate) fn driver_version(py: Python<'_>) -> PyResult<i32> {
 
 /// The routes of a width on an architecture, without a GPU: most rows for each SM, program, evidence.
 #[pyfunction]
-#[pyo3(signature = (width, arch, weight, offset, residual, backward, /))]
+#[pyo3(signature = (width, arch, weight, offset, residual, gated, backward, /))]
 pub(crate) fn routes(
     width: u32,
     arch: &str,
     weight: Option<&str>,
     offset: bool,
     residual: bool,
+    gated: bool,
     backward: bool,
 ) -> PyResult<Vec<(u32, String, &'static str)>> {
     let Some(arch) = Arch::from_target(arch) else {
@@ -65,6 +67,19 @@ pub(crate) fn routes(
         Some("f32" | "float32") => Some(Dtype::F32),
         Some(other) => return Err(PyValueError::new_err(format!("weight: {other}, expected bf16, f32 or None"))),
     };
+    if gated {
+        let Some(weight) = weight else { return Err(PyValueError::new_err("weight: None, expected one of a gated norm")) };
+        for (argument, given) in [("offset", offset), ("residual", residual)] {
+            if given {
+                return Err(PyValueError::new_err(format!("{argument}: True, expected False of a gated norm")));
+            }
+        }
+        let norm = cake_silu_gate::Spec { weight, ..cake_silu_gate::Spec::new(width) };
+        return match backward {
+            false => table::<SiluGateForward>(norm, arch),
+            true => table::<SiluGateBackward>(cake_silu_gate::BackwardSpec::new(norm), arch),
+        };
+    }
     let norm = Spec { width, weight, offset, residual };
     match backward {
         false => table::<RmsNormForward>(norm, arch),

@@ -119,18 +119,25 @@ pub(crate) fn gate_backward<'py>(
     BACKWARD.lacking(place, spec, x.shape(), result)
 }
 
+/// As `workspace_bytes`, of the gated norm.
+#[pyfunction]
+#[pyo3(signature = (rows, width, ordinal, /))]
+pub(crate) fn gate_workspace_bytes(py: Python<'_>, rows: u32, width: u32, ordinal: u32) -> PyResult<u64> {
+    let bytes = || {
+        norms(width).map(BackwardSpec::new).try_fold(0, |most: u64, spec| {
+            Ok(most.max(BACKWARD.get(Place::Cuda(ordinal), spec)?.workspace_bytes(rows)))
+        })
+    };
+    py.detach(bytes).map_err(raise)
+}
+
 /// Loads what serves gated rows of `width` on a GPU, so that the first call may be inside a graph capture.
 #[pyfunction]
 #[pyo3(signature = (width, ordinal, /))]
 pub(crate) fn gate_warm_up(py: Python<'_>, width: u32, ordinal: u32) -> PyResult<()> {
     let place = Place::Cuda(ordinal);
     let load = || {
-        for (activation, gate_first, weight) in [Activation::Silu, Activation::Sigmoid]
-            .into_iter()
-            .flat_map(|a| [false, true].map(move |first| (a, first)))
-            .flat_map(|(a, first)| [Dtype::Bf16, Dtype::F32].map(move |weight| (a, first, weight)))
-        {
-            let norm = Spec { width, weight, activation, gate_first };
+        for norm in norms(width) {
             FORWARD.get(place, norm)?.warm_up()?;
             for dw in [None, Some(Dtype::Bf16), Some(Dtype::F32)] {
                 BACKWARD.get(place, BackwardSpec { dw, ..BackwardSpec::new(norm) })?.warm_up()?;
@@ -139,6 +146,14 @@ pub(crate) fn gate_warm_up(py: Python<'_>, width: u32, ordinal: u32) -> PyResult
         Ok(())
     };
     py.detach(load).map_err(raise)
+}
+
+/// Every gated norm of a width.
+fn norms(width: u32) -> impl Iterator<Item = Spec> {
+    let forms = [Activation::Silu, Activation::Sigmoid].into_iter().flat_map(|a| [false, true].map(move |first| (a, first)));
+    forms.flat_map(move |(activation, gate_first)| {
+        [Dtype::Bf16, Dtype::F32].map(|weight| Spec { width, weight, activation, gate_first })
+    })
 }
 
 fn norm(width: u32, weight: Dtype, activation: &str, gate_first: bool) -> PyResult<Spec> {

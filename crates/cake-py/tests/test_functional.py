@@ -216,6 +216,11 @@ def test_queries():
     widest, kernel, evidence = cake.routes(2048, "sm_90a")[-1]
     assert widest == 2**32 - 1 and kernel.startswith("rmsnorm_fwd_h2048_") and evidence
     assert "bwd" in cake.routes(2048, "sm_90", backward=True)[0][1]
+    assert cake.routes(128, "sm_90a", gated=True)[0][1].startswith("silu_gate_fwd")
+    assert "bwd" in cake.routes(128, "sm_90a", gated=True, backward=True)[0][1]
+    for wrong, message in (({"weight": None}, "weight: None"), ({"residual": True}, "residual: True")):
+        with pytest.raises(ValueError, match=message):
+            cake.routes(128, "sm_90a", gated=True, **wrong)
     refused(ValueError, "arch: sm_1", cake.routes, 2048, "sm_1")
     refused(ValueError, "device: tpu", cake.is_supported, "tpu")
     refused(ValueError, "width: 0, expected", cake.workspace_bytes, 1, 0)

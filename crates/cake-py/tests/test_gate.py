@@ -121,3 +121,20 @@ def test_the_module(device):
     assert "norm_before_gate=False" in repr(module) and list(module.state_dict()) == ["weight"]
     with torch.autocast(device, torch.bfloat16):
         assert same([module(x.float(), z.float()).detach()], [expected])
+
+
+def test_names_from_upstream(device):
+    from cake_py import upstream
+
+    x, z, w, dy = tensors(device)
+    expected = cake.rms_norm_silu_gate_backward(dy, x, z, w, EPS, dw_dtype="bfloat16")
+    scratch = upstream.cake_rmsnorm_silu_gate_det_train_workspace(15, x.device)
+    upstream.cake_rmsnorm_silu_gate_train_reset_workspace(scratch)
+    assert same(upstream.cake_rmsnorm_silu_gate_train_backward(dy, x, z, w, workspace=scratch), expected)
+    dw = torch.ones(128, device=device)
+    sums = upstream.cake_rmsnorm_silu_gate_train_backward(dy, x, z, w, grad_weight=dw, accumulate_grad_weight=True)[2]
+    assert sums is dw and not same([dw], [torch.ones_like(dw)])
+    assert upstream.cake_rmsnorm_silu_gate_train_backward(dy, x, z, w, compute_grad_weight=False)[2] is None
+    y = upstream.cake_rmsnorm_silu_gate_train_forward(x, z, w)
+    assert same([y], [upstream.cake_rmsnorm_silu_gate(x, z, w)])
+    assert not upstream.is_cake_rmsnorm_silu_gate_train_supported("cpu")

@@ -62,17 +62,17 @@ def _works(place: str) -> bool:
     """Whether a step on a device has the bits of the host."""
     import torch
 
+    from ._gate import rms_norm_silu_gate
     from ._torch import rms_norm
 
     generator = torch.Generator().manual_seed(0)
-    tensors = [torch.randn(shape, generator=generator).bfloat16() for shape in ((100, 2048), (2048,), (100, 2048))]
+    shapes = (100, 2048), (100, 2048), (2048,), (100, 2048)
+    tensors = [torch.randn(shape, generator=generator).bfloat16() for shape in shapes]
 
     def step(device: str) -> list[torch.Tensor]:
-        x, weight, dy = (tensor.to(device) for tensor in tensors)
-        x, weight = x.requires_grad_(), weight.requires_grad_()
-        y = rms_norm(x, weight, 1e-6)
-        y.backward(dy)
-        return [tensor.cpu() for tensor in (y.detach(), x.grad, weight.grad) if tensor is not None]
+        x, z, weight, dy = (tensor.to(device).requires_grad_() for tensor in tensors)
+        y = rms_norm_silu_gate(rms_norm(x, weight, 1e-6), z, weight, 1e-6)
+        return [tensor.cpu() for tensor in (y.detach(), *torch.autograd.grad(y, (x, z, weight), dy.detach()))]
 
     try:
         good = all(torch.equal(a, b) for a, b in zip(step(place), step("cpu"), strict=True))

@@ -199,13 +199,16 @@ def combine_dw(
 
 
 def workspace_bytes(rows: int, width: int, device: Any = "cuda") -> int:
-    """Bytes of a workspace that serves every backward of up to `rows` rows on a device; 0 on the host.
+    """Bytes of a workspace that serves every backward of up to `rows` rows of `width` on a device; 0 on the host.
 
     A workspace is an array of unsigned bytes for the calls of one stream. Its first 1024 bytes have to be zero before the
     first call; each call leaves them fit for the next.
     """
     ordinal = _ordinal(device)
-    return 0 if ordinal is None else _cake.workspace_bytes(_size("rows", rows, 0), _size("width", width, 1), ordinal)
+    if ordinal is None:
+        return 0
+    size = _size("rows", rows, 0), _size("width", width, 1), ordinal
+    return max(_cake.workspace_bytes(*size), _cake.gate_workspace_bytes(*size))
 
 
 def warm_up(width: int, device: Any = "cuda") -> None:
@@ -229,13 +232,14 @@ def routes(
     weight: Literal["bf16", "f32"] | None = "bf16",
     offset: bool = False,
     residual: bool = False,
+    gated: bool = False,
     backward: bool = False,
 ) -> list[tuple[int, str, str]]:
     """Which kernel serves how many rows on an architecture, say `sm_90a`; no GPU is needed.
 
     A tuple for each route: the most rows for each SM, the kernel, what was measured for it.
     """
-    return _cake.routes(_size("width", width, 1), arch, weight, offset, residual, backward)
+    return _cake.routes(_size("width", width, 1), arch, weight, offset, residual, gated, backward)
 
 
 def _shape(argument: str, array: Array) -> tuple[int, ...]:

@@ -1,7 +1,8 @@
-"""The entry points of FlashInfer's `cake_rmsnorm_train` family under their names, for code that comes from there.
+"""The entry points of FlashInfer's `cake_rmsnorm_train` and `cake_rmsnorm_silu_gate_train` families under their names, for
+code that comes from there.
 
-Arguments and results are in that family's order. `deterministic` is accepted everywhere; results are deterministic unless it
-is false. What Cake refuses it refuses here, too: see `rms_norm_forward` and `rms_norm_backward`.
+Arguments and results are in their order. `deterministic` is accepted everywhere; results are deterministic unless it is false.
+What Cake refuses it refuses here, too: see `rms_norm_forward`, `rms_norm_backward` and those of the gate.
 """
 
 from __future__ import annotations
@@ -12,8 +13,19 @@ import torch
 from torch import Tensor
 
 from ._arrays import HEADER
-from ._functional import is_supported, rms_norm_backward, rms_norm_forward, workspace_bytes
+from ._functional import (
+    is_supported,
+    rms_norm_backward,
+    rms_norm_forward,
+    rms_norm_silu_gate_backward,
+    rms_norm_silu_gate_forward,
+    workspace_bytes,
+)
+from ._gate import rms_norm_silu_gate
 from ._torch import rms_norm
+
+GATE_WIDTH = 128
+"""The width of that family's gated rows; its workspaces are asked for without one."""
 
 
 def cake_rmsnorm_train_forward(
@@ -69,8 +81,73 @@ def is_cake_rmsnorm_train_supported(device: Any, hidden: int | None = None, dete
     return torch.device(device).type == "cuda" and is_supported(device)
 
 
+def cake_rmsnorm_silu_gate_train_forward(
+    x: Tensor, z: Tensor, weight: Tensor, eps: float = 1e-6, *, out: Tensor | None = None, deterministic: bool = True
+) -> Any:
+    return rms_norm_silu_gate_forward(x, z, weight, eps, out=out)[0]
+
+
+def cake_rmsnorm_silu_gate_train_backward(
+    grad_out: Tensor,
+    x: Tensor,
+    z: Tensor,
+    weight: Tensor,
+    eps: float = 1e-6,
+    *,
+    grad_x: Tensor | None = None,
+    grad_z: Tensor | None = None,
+    grad_weight: Tensor | None = None,
+    accumulate_grad_weight: bool = False,
+    compute_grad_weight: bool = True,
+    workspace: Tensor | None = None,
+    deterministic: bool = True,
+) -> tuple[Any, Any, Any]:
+    return rms_norm_silu_gate_backward(
+        grad_out,
+        x,
+        z,
+        weight,
+        eps,
+        dx=grad_x,
+        dz=grad_z,
+        dw=grad_weight if compute_grad_weight else False,
+        dw_dtype="bfloat16",
+        accumulate=accumulate_grad_weight and compute_grad_weight,
+        workspace=workspace,
+        deterministic=deterministic,
+    )
+
+
+def cake_rmsnorm_silu_gate_train_workspace_bytes(rows: int, device: Any, *, deterministic: bool = True) -> int:
+    return workspace_bytes(rows, GATE_WIDTH, device)
+
+
+def cake_rmsnorm_silu_gate_train_workspace(rows: int, device: Any, *, deterministic: bool = True) -> Tensor:
+    return cake_rmsnorm_train_workspace(rows, GATE_WIDTH, device)
+
+
+def cake_rmsnorm_silu_gate_train_reset_workspace(workspace: Tensor, *, deterministic: bool = True) -> None:
+    """Makes a workspace fit for use after a launch that was aborted."""
+    workspace[:HEADER].zero_()
+
+
+def cake_rmsnorm_silu_gate_train(
+    x: Tensor, z: Tensor, weight: Tensor, eps: float = 1e-6, *, deterministic: bool = True
+) -> Any:
+    return rms_norm_silu_gate(x, z, weight, eps, deterministic=deterministic)
+
+
+def is_cake_rmsnorm_silu_gate_train_supported(device: Any, deterministic: bool = True) -> bool:
+    return is_cake_rmsnorm_train_supported(device)
+
+
 cake_rmsnorm = cake_rmsnorm_det = cake_rmsnorm_train
 cake_rmsnorm_det_train_forward = cake_rmsnorm_train_forward
 cake_rmsnorm_det_train_backward = cake_rmsnorm_train_backward
 cake_rmsnorm_det_train_workspace = cake_rmsnorm_train_workspace
 cake_rmsnorm_det_train_workspace_bytes = cake_rmsnorm_train_workspace_bytes
+cake_rmsnorm_silu_gate = cake_rmsnorm_silu_gate_det = cake_rmsnorm_silu_gate_train
+cake_rmsnorm_silu_gate_det_train_forward = cake_rmsnorm_silu_gate_train_forward
+cake_rmsnorm_silu_gate_det_train_backward = cake_rmsnorm_silu_gate_train_backward
+cake_rmsnorm_silu_gate_det_train_workspace = cake_rmsnorm_silu_gate_train_workspace
+cake_rmsnorm_silu_gate_det_train_workspace_bytes = cake_rmsnorm_silu_gate_train_workspace_bytes
