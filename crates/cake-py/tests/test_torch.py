@@ -266,6 +266,18 @@ def test_the_setting_decides_at_the_call(call, deterministic):
     cake.rms_norm(x, w, EPS).backward(dy)
 
 
+@pytest.mark.parametrize("op", ["rms", "rms+res", "gated"])
+def test_what_bench_compares_is_the_same(op, device):
+    from cake_py import _bench
+
+    inputs = _bench._inputs(op, 8, 128, device)
+    expected = _bench.formula(op, [t.detach().double() for t in inputs])
+    for make in (_bench._cake, _bench._torch, _bench._compile):
+        outputs = _bench._outputs(make()[op](*inputs))
+        for y, e in zip(outputs, expected, strict=True):
+            assert (y.double() - e).norm() < 8e-3 * e.norm()
+
+
 def test_names_from_upstream(whole):
     from cake_py import upstream
 

@@ -16,6 +16,7 @@ def main() -> int:
     tasks.add_parser("doctor", help="says what this machine has and lacks, and whether its GPUs compute the host's bits")
     bench = tasks.add_parser("bench", help="times the norms on a CUDA GPU, beside the peers that are installed")
     bench.add_argument("--plot", metavar="FILE.png", help="GB/s over the number of rows; needs matplotlib")
+    bench.add_argument("--ops", nargs="+", choices=["rms", "rms+res", "gated"], default=["rms", "rms+res", "gated"])
     bench.add_argument("--rows", type=int, nargs="+", default=[256, 1024, 4096, 16384, 65536])
     bench.add_argument("--widths", type=int, nargs="+", default=[2048, 6144])
     arguments = parser.parse_args()
@@ -23,7 +24,7 @@ def main() -> int:
         return doctor()
     from ._bench import bench as run
 
-    return run(arguments.widths, arguments.rows, arguments.plot)
+    return run(arguments.ops, arguments.widths, arguments.rows, arguments.plot)
 
 
 def doctor() -> int:

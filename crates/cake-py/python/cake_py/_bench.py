@@ -14,52 +14,98 @@ from typing import Any
 
 import torch
 
+from ._gate import rms_norm_silu_gate
 from ._torch import rms_norm
 
 EPS = 1e-6
+HEADS, GATED_WIDTH = 32, 128
 ROUNDS = 24
 Call = Callable[[], Any]
+Norm = Callable[..., Any]
+"""Takes the inputs of an operator, the weight last; returns its output, or a tuple."""
 
 
-def _cake() -> Any:
-    return lambda x, w: rms_norm(x, w, EPS)
+def formula(op: str, inputs: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """What is computed, in the dtype of the inputs."""
+    *streams, w = inputs
+    x = sum(streams) if op == "rms+res" else streams[0]
+    y = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + EPS) * w  # type: ignore[union-attr]
+    if op == "rms+res":
+        return y, x  # type: ignore[return-value]
+    return (y * torch.nn.functional.silu(streams[1]) if op == "gated" else y,)
 
 
-def _torch() -> Any:
-    return lambda x, w: torch.nn.functional.rms_norm(x, w.shape, w, EPS)
+OPS = {"rms": (4, 6), "rms+res": (8, 8), "gated": (6, 10)}
+"""The operators, with the least bytes that an element moves: forward, backward."""
 
 
-def _compile() -> Any:
-    def formula(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-        wide = x.float()
-        return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + EPS) * w.float()).to(x.dtype)
-
-    return torch.compile(formula, dynamic=False)
-
-
-def _liger() -> Any:
-    from liger_kernel.ops import LigerRMSNormFunction  # type: ignore
-
-    return lambda x, w: LigerRMSNormFunction.apply(x, w, EPS, 0.0, "llama", False)
+def _cake() -> dict[str, Norm]:
+    return {
+        "rms": lambda x, w: rms_norm(x, w, EPS),
+        "rms+res": lambda x, r, w: rms_norm(x, w, EPS, r),
+        "gated": lambda x, z, w: rms_norm_silu_gate(x, z, w, EPS),
+    }
 
 
-def _quack() -> Any:
+def _torch() -> dict[str, Norm]:
+    from torch.nn.functional import rms_norm as norm
+    from torch.nn.functional import silu
+
+    def add(x: torch.Tensor, r: torch.Tensor, w: torch.Tensor) -> Any:
+        h = x + r
+        return norm(h, w.shape, w, EPS), h
+
+    return {
+        "rms": lambda x, w: norm(x, w.shape, w, EPS),
+        "rms+res": add,
+        "gated": lambda x, z, w: norm(x, w.shape, w, EPS) * silu(z),
+    }
+
+
+def _compile() -> dict[str, Norm]:
+    def compiled(op: str) -> Norm:
+        def wide(*inputs: torch.Tensor) -> Any:
+            return tuple(output.bfloat16() for output in formula(op, [tensor.float() for tensor in inputs]))
+
+        return torch.compile(wide, dynamic=False)
+
+    return {op: compiled(op) for op in OPS}
+
+
+def _liger() -> dict[str, Norm]:
+    from liger_kernel.ops import LigerFusedAddRMSNormFunction, LigerRMSNormFunction  # type: ignore
+
+    return {
+        "rms": lambda x, w: LigerRMSNormFunction.apply(x, w, EPS, 0.0, "llama", False),
+        "rms+res": lambda x, r, w: LigerFusedAddRMSNormFunction.apply(x, r, w, EPS, 0.0, "llama", False),
+    }
+
+
+def _quack() -> dict[str, Norm]:
     from quack import rmsnorm  # type: ignore
 
-    return lambda x, w: rmsnorm(x, w, eps=EPS)
+    return {
+        "rms": lambda x, w: rmsnorm(x, w, eps=EPS),
+        "rms+res": lambda x, r, w: rmsnorm(x, w, residual=r, eps=EPS, prenorm=True),
+    }
 
 
-def _fla() -> Any:
+def _fla() -> dict[str, Norm]:
+    from fla.modules.norm.fused_norm_gate import rms_norm_gated  # type: ignore
     from fla.modules.norm.layernorm import rms_norm as norm  # type: ignore
 
-    return lambda x, w: norm(x, w, None, eps=EPS)
+    return {
+        "rms": lambda x, w: norm(x, w, None, eps=EPS),
+        "rms+res": lambda x, r, w: norm(x, w, None, residual=r, eps=EPS, prenorm=True),
+        "gated": lambda x, z, w: rms_norm_gated(x, z, w, None, activation="swish", eps=EPS),
+    }
 
 
 PROVIDERS = {"cake": ("torch", _cake), "torch": ("torch", _torch), "compile": ("triton", _compile),
              "liger": ("liger_kernel", _liger), "quack": ("quack", _quack), "fla": ("fla", _fla)}  # fmt: skip
 
 
-def bench(widths: list[int], rows: list[int], plot: str | None) -> int:
+def bench(ops: list[str], widths: list[int], rows: list[int], plot: str | None) -> int:
     if not torch.cuda.is_available():
         print("bench: no CUDA GPU, expected one")
         return 1
@@ -71,53 +117,71 @@ def bench(widths: list[int], rows: list[int], plot: str | None) -> int:
             continue
         norms[name] = make()
     flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
-    _host_times(norms)
+    _host_times(ops, norms)
     curves: dict[str, dict[str, list[tuple[int, float]]]] = {}
     header = "".join(f"{name:>10}" for name in norms)
     print(f"\nGPU time, us{'':<20}{header}{'copy':>10}")
-    for width in widths:
-        for count in rows:
-            for label, moved, calls in _calls(norms, count, width):
-                times = _gpu_times(calls, flush)
-                cells = "".join(f"{times[name]:>10.1f}" if name in times else f"{'-':>10}" for name in [*norms, "copy"])
-                print(f"{label:<32}{cells}")
-                for name, micros in times.items():
-                    lines = curves.setdefault(f"{label.split('/')[0]} H{width}", {})
-                    lines.setdefault(name, []).append((count, moved / micros / 1e3))
+    for op, width, count in _rows(ops, widths, rows):
+        for label, moved, calls in _calls(norms, op, count, width):
+            times = _gpu_times(calls, flush)
+            cells = "".join(f"{times[name]:>10.1f}" if name in times else f"{'-':>10}" for name in [*norms, "copy"])
+            print(f"{label:<32}{cells}")
+            for name, micros in times.items():
+                lines = curves.setdefault(f"{label.rpartition('/')[0]}", {})
+                lines.setdefault(name, []).append((count, moved / micros / 1e3))
     if plot:
         _plot(curves, plot)
     return 0
 
 
-def _inputs(count: int, width: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    x, dy = (torch.randn(count, width, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-    return x.requires_grad_(), torch.ones(width, device="cuda", dtype=torch.bfloat16).requires_grad_(), dy
+def _rows(ops: list[str], widths: list[int], rows: list[int]) -> list[tuple[str, int, int]]:
+    """Operator, width and number of rows of each line. A gated norm has one width, and heads in place of width."""
+    widths_of = {op: [GATED_WIDTH] if op == "gated" else widths for op in ops}
+    return [(op, width, count) for op in ops for width in widths_of[op] for count in rows]
 
 
-def _calls(norms: dict[str, Any], count: int, width: int) -> list[tuple[str, int, dict[str, Call]]]:
+def _inputs(op: str, count: int, width: int, device: str = "cuda") -> list[torch.Tensor]:
+    """The streams of an operator, and its weight."""
+    shape = (count, HEADS, width) if op == "gated" else (count, width)
+    streams = [torch.randn(shape, device=device).bfloat16() for _ in range(1 if op == "rms" else 2)]
+    return [tensor.requires_grad_() for tensor in (*streams, torch.ones(width, device=device).bfloat16())]
+
+
+def _outputs(result: Any) -> tuple[torch.Tensor, ...]:
+    return tuple(result) if isinstance(result, (tuple, list)) else (result,)
+
+
+def _calls(norms: dict[str, dict[str, Norm]], op: str, count: int, width: int) -> list[tuple[str, int, dict[str, Call]]]:
     """The forward and the backward of a shape, with a copy of as many bytes."""
-    x, w, dy = _inputs(count, width)
-    expected = torch.nn.functional.rms_norm(x.double(), w.shape, w.double(), EPS)
+    inputs = _inputs(op, count, width)
+    expected = formula(op, [tensor.detach().double() for tensor in inputs])
+    gradients = [torch.randn_like(inputs[0]) for _ in expected]
     forward: dict[str, Call] = {}
     backward: dict[str, Call] = {}
     for name, norm in norms.items():
+        if op not in norm:
+            continue
         try:
-            y = norm(x, w)
-            error = (y.double() - expected).norm() / expected.norm()
+            outputs = _outputs(norm[op](*inputs))
+            error = max(((y.double() - e).norm() / e.norm()).item() for y, e in zip(outputs, expected, strict=True))
             if error > 8e-3:
-                print(f"{name}: relative error {error.item():.1e}, expected at most 8e-3; left out")
+                print(f"{name}: relative error {error:.1e}, expected at most 8e-3; left out")
                 continue
         except Exception as error:  # a peer's own
             print(f"{name}: {error}; left out")
             continue
-        forward[name] = lambda norm=norm: norm(x, w)  # type: ignore[misc]
-        backward[name] = lambda y=y: torch.autograd.grad(y, [x, w], dy, retain_graph=True)  # type: ignore[misc]
+        forward[name] = lambda norm=norm[op]: norm(*inputs)  # type: ignore[misc]
+        backward[name] = lambda outputs=outputs: torch.autograd.grad(  # type: ignore[misc]
+            outputs, inputs, gradients, retain_graph=True
+        )
     result = []
-    for label, calls, moved in (("fwd", forward, 4 * count * width), ("bwd", backward, 6 * count * width)):
+    shape = f"T{count}x{HEADS}" if op == "gated" else f"T{count}"
+    for label, calls, bytes_each in (("fwd", forward, OPS[op][0]), ("bwd", backward, OPS[op][1])):
+        moved = bytes_each * inputs[0].numel()
         source = torch.empty(moved // 2, dtype=torch.uint8, device="cuda")
         target = torch.empty_like(source)
         calls["copy"] = lambda target=target, source=source: target.copy_(source)  # type: ignore[misc]
-        result.append((f"{label}/H{width}/T{count}", moved, calls))
+        result.append((f"{label} {op}/H{width}/{shape}", moved, calls))
     return result
 
 
@@ -139,16 +203,22 @@ def _gpu_times(calls: dict[str, Call], flush: torch.Tensor) -> dict[str, float]:
     return {name: statistics.median(taken) for name, taken in samples.items()}
 
 
-def _host_times(norms: dict[str, Any]) -> None:
-    x, w, _ = _inputs(16, 2048)
-    print(f"\n{'host time, us':<20}{'no grad':>10}{'with grad':>10}")
+def _host_times(ops: list[str], norms: dict[str, dict[str, Norm]]) -> None:
+    print(f"\n{'host time, us':<20}" + "".join(f"{op:>10}{'with grad':>10}" for op in ops))
     for name, norm in norms.items():
-        try:
-            with torch.no_grad():
-                plain = _host_time(lambda norm=norm: norm(x, w))  # type: ignore[misc]
-            print(f"{name:<20}{plain:>10.1f}{_host_time(lambda norm=norm: norm(x, w)):>10.1f}")  # type: ignore[misc]
-        except Exception as error:  # a peer's own
-            print(f"{name:<20} {error}")
+        cells = []
+        for op in ops:
+            inputs = _inputs(op, 16, GATED_WIDTH if op == "gated" else 2048)
+            try:
+                call = lambda norm=norm[op], inputs=inputs: norm(*inputs)  # type: ignore[misc]  # noqa: E731
+                with torch.no_grad():
+                    plain = _host_time(call)
+                cells.append(f"{plain:>10.1f}{_host_time(call):>10.1f}")
+            except Exception as error:  # a peer's own, or an operator that it has not
+                cells.append(f"{'-':>10}{'-':>10}")
+                if not isinstance(error, KeyError):
+                    print(f"{name}: {error}")
+        print(f"{name:<20}{''.join(cells)}")
 
 
 def _host_time(call: Call) -> float:
