@@ -1,8 +1,9 @@
 """Models whose norms are replaced, against the same models as they were."""
 
 import copy
-import importlib
 import pickle
+import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -149,7 +150,7 @@ def test_norms_of_torch_and_unknown_ones(device):
 
 def kind_of(name, last="RMSNorm"):
     model, prefix = name.split(".")
-    return getattr(importlib.import_module(f"transformers.models.{model}.modeling_{model}"), prefix + last)
+    return getattr(pytest.importorskip(f"transformers.models.{model}.modeling_{model}"), prefix + last)
 
 
 @pytest.mark.parametrize("name", NORMS)
@@ -186,3 +187,10 @@ def test_what_is_left_says_why():
     assert not patch.replaced and [*patch.left] == ["0", "1", "2"]
     for why in ("groups of 16, expected one group of 64", "activation gelu, expected", "not known"):
         assert why in str(patch)
+
+
+def test_the_example_runs():
+    example = Path(__file__).parent.parent / "examples/patched_step.py"
+    small = "--layers 1 --hidden 128 --batch 1 --length 32 --steps 1 --device cpu".split()
+    done = subprocess.run([sys.executable, example, *small], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and "3 norms were patched" in done.stdout, done.stdout + done.stderr

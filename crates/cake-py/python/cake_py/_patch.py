@@ -95,8 +95,11 @@ def _forward_of(kind: type[nn.Module]) -> Any:
     if "transformers" not in sys.modules:
         return None
     for family, name, forward in _KNOWN:
-        known = getattr(importlib.import_module(f"transformers.models.{family}.modeling_{family}"), name)
-        if _code(kind) == _code(known):
+        try:
+            module = importlib.import_module(f"transformers.models.{family}.modeling_{family}")
+        except ImportError:  # younger than the transformers that are installed
+            continue
+        if _code(kind) == _code(getattr(module, name)):
             return forward
     return None
 
