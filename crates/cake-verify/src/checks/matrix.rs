@@ -29,7 +29,7 @@ pub fn task<C: Accuracy>(group: Group<C>) -> Task {
 
 /// Elements of a case that MPFR looks at: a microsecond each.
 fn accuracy_elements(profile: Profile) -> usize {
-    profile.pick(1024, 16384)
+    profile.pick(1024, 4096)
 }
 
 /// Judges one case, by every program that can serve it if `forced`.
