@@ -113,6 +113,28 @@ def sequence_parallel(rank):
         cake.rms_norm(distribute_tensor(x, mesh, [Shard(0)]), w, EPS)
 
 
+def gated_sequence_parallel(rank):
+    mesh = init_device_mesh("cpu", (RANKS,))
+    torch.manual_seed(1)
+    x, z, dy = (torch.randn(2, 16, H).bfloat16() for _ in range(3))
+    w = torch.rand(H)
+    plain = [t.clone().requires_grad_() for t in (x, z, w)]
+    y = cake.rms_norm_silu_gate(*plain, EPS)
+    y.backward(dy)
+    for placement in (Shard(1), Shard(0), Replicate()):
+        a, b = (distribute_tensor(t, mesh, [placement]).requires_grad_() for t in (x, z))
+        c = distribute_tensor(w, mesh, [Replicate()]).requires_grad_()
+        y2 = cake.rms_norm_silu_gate(a, b, c, EPS)
+        assert isinstance(y2, DTensor) and y2.placements == (placement,)
+        y2.backward(distribute_tensor(dy, mesh, [placement]))
+        assert a.grad.placements == b.grad.placements == (placement,)
+        assert same([y, plain[0].grad, plain[1].grad], [t.full_tensor() for t in (y2, a.grad, b.grad)])
+        close(c.grad.full_tensor(), plain[2].grad, 2**-20)
+
+    y3 = cake.rms_norm_silu_gate(*(distribute_tensor(t, mesh, [Shard(2)]) for t in (x, z)), c, EPS)
+    assert same([y3.full_tensor()], [y])
+
+
 def module_of_dtensors(rank):
     mesh = init_device_mesh("cpu", (RANKS,))
     from torch.distributed.tensor.parallel import SequenceParallel, parallelize_module
@@ -152,7 +174,15 @@ def work(rank, name, port):
 
 @pytest.mark.parametrize(
     "name",
-    ["ddp", "fsdp", "ddp_without_rows_on_a_rank", "sequence_parallel", "module_of_dtensors", "one_gpu_bits"],
+    [
+        "ddp",
+        "fsdp",
+        "ddp_without_rows_on_a_rank",
+        "sequence_parallel",
+        "gated_sequence_parallel",
+        "module_of_dtensors",
+        "one_gpu_bits",
+    ],
 )
 def test_two_ranks(name):
     with socket.socket() as probe:

@@ -355,34 +355,43 @@ for _name, _impl, _fake, _save, _derive in [
     torch.library.register_autograd(f"cake::{_name}", _derive, setup_context=_save, lib=_library)
 
 
-def _register_sharding() -> None:
-    """DTensor: rows may be sharded, over any leading dimension; the width may not."""
-    from torch.distributed.tensor import Partial, Replicate, Shard
-    from torch.distributed.tensor.experimental import register_sharding
+def _rows(x: Any) -> list[Any]:
+    """Where DTensor may place `x`: rows may be sharded, over any leading dimension; the width may not."""
+    from torch.distributed.tensor import Replicate, Shard
 
-    def rows(x: Any) -> list[Any]:
-        return [Replicate(), *(Shard(dimension) for dimension in range(x.ndim - 1))]
+    return [Replicate(), *(Shard(dimension) for dimension in range(x.ndim - 1))]
+
+
+def _sum_over_rows(at: Any, wanted: bool) -> Any:
+    """Where a weight's gradient is when the rows are at `at`."""
+    from torch.distributed.tensor import Partial, Replicate, Shard
+
+    return Partial() if isinstance(at, Shard) and wanted else Replicate()
+
+
+def _register_sharding() -> None:
+    from torch.distributed.tensor import Replicate
+    from torch.distributed.tensor.experimental import register_sharding
 
     def weight_of(weight: Any) -> Any:
         return None if weight is None else Replicate()
 
     @register_sharding(torch.ops.cake.rms_norm.default)
     def _(x: Any, weight: Any, eps: float, offset: bool, deterministic: bool) -> Any:
-        return [([at, at], [at, weight_of(weight), None, None, None]) for at in rows(x)]
+        return [([at, at], [at, weight_of(weight), None, None, None]) for at in _rows(x)]
 
     @register_sharding(torch.ops.cake.add_rms_norm.default)
     def _(x: Any, residual: Any, weight: Any, eps: float, offset: bool, deterministic: bool) -> Any:
-        return [([at, at, at], [at, at, weight_of(weight), None, None, None]) for at in rows(x)]
+        return [([at, at, at], [at, at, weight_of(weight), None, None, None]) for at in _rows(x)]
 
     @register_sharding(torch.ops.cake.rms_norm_backward.default)
     def _(dy: Any, x: Any, weight: Any, rstd: Any, dh: Any, offset: Any, dx: Any, dw: Any, deterministic: Any) -> Any:
         def placed(at: Any) -> Any:
-            sum_of = Partial() if isinstance(at, Shard) and dw and weight is not None else Replicate()
-            gradients = [at if dx else Replicate(), sum_of]
+            gradients = [at if dx else Replicate(), _sum_over_rows(at, dw and weight is not None)]
             inputs = [at, at, weight_of(weight), at, None if dh is None else at]
             return gradients, [*inputs, None, None, None, None]
 
-        return [placed(at) for at in rows(x)]
+        return [placed(at) for at in _rows(x)]
 
 
 if torch.distributed.is_available():
