@@ -253,8 +253,10 @@ def _backward(
     scratch = None
     if x.is_cuda and _raw_stream is not None:
         index = x.device.index
-        # A graph that is being captured gets a workspace of its own, see `_arrays.workspace`.
-        if not torch.cuda.is_current_stream_capturing():
+        # A graph that is being captured gets a workspace of its own, see `_arrays.workspace`. PyTorch tells it of the current
+        # device alone, and at once.
+        here = index == torch.cuda.current_device()
+        if not (torch.cuda.is_current_stream_capturing() if here else _cake.is_capturing(x)):
             scratch = _arrays._workspaces.get(("torch", index, _raw_stream(index)))
     arguments = dy, x, weight, rstd, 0.0, offset, dh, dx, dw, False, deterministic, None
     needed = _cake.backward(*arguments, scratch)
