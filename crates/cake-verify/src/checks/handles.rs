@@ -24,7 +24,7 @@ pub fn tasks() -> [Task; 1] {
         tally.judge_result(CHECK, "dropped in any order", drop_in_any_order(context));
         tally
     };
-    [Task::new("handles", "a handle is tied to its thread, or goes while a queued call needs it", judge)
+    [Task::new("devices/handles", "a handle is tied to its thread, or goes while a queued call needs it", judge)
         .device()
         .alone()]
 }
