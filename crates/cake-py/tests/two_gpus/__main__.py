@@ -29,14 +29,15 @@ def main() -> int:
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu: tensors of the host")
     parser.add_argument("--shared-gpu", action="store_true", help="two processes on one GPU")
     parser.add_argument("--backend", choices=["nccl", "gloo"], help="by default nccl, where each process has a GPU")
+    parser.add_argument("--ranks", type=int, choices=[2, 4, 8], default=2, help="processes, one on each GPU")
     parser.add_argument("--only", metavar="NAME", help="parts whose name contains this")
     options = parser.parse_args()
     gpus = torch.cuda.device_count() if options.device == "cuda" else 0
-    wanted = 0 if options.device == "cpu" else 1 if options.shared_gpu else 2
+    wanted = 0 if options.device == "cpu" else 1 if options.shared_gpu else options.ranks
     if gpus < wanted:
         parser.error(f"{gpus} GPUs are here, expected {wanted}: see --shared-gpu and --device cpu")
-    backend = options.backend or ("nccl" if wanted == 2 else "gloo")
-    place = ranks.Place(options.device, backend, 2, options.shared_gpu)
+    backend = options.backend or ("nccl" if wanted > 1 else "gloo")
+    place = ranks.Place(options.device, backend, options.ranks, options.shared_gpu)
 
     print(Row("what", "expected", "seen"), flush=True)
     start, seen = time.perf_counter(), []
@@ -46,7 +47,7 @@ def main() -> int:
     verdicts = [row.good for row in seen]
     print(
         f"{verdicts.count(True)} as expected, {verdicts.count(False)} differ, {verdicts.count(None)} not judged, "
-        f"{time.perf_counter() - start:.0f} s, PyTorch {torch.__version__}, {backend}, {place.of(0)} and {place.of(1)}"
+        f"{time.perf_counter() - start:.0f} s, PyTorch {torch.__version__}, {place.ranks} ranks, {backend}"
     )
     return 1 if False in verdicts or True not in verdicts else 0
 

@@ -21,7 +21,7 @@ H = 64
 def placements(world: World) -> list[Row]:
     mesh = init_device_mesh(world.device.type, (world.ranks,))
     generator = torch.Generator().manual_seed(1)
-    x, r, dy = (torch.randn(2, 16, H, generator=generator).bfloat16().to(world.device) for _ in range(3))
+    x, r, dy = (torch.randn(world.ranks, 16, H, generator=generator).bfloat16().to(world.device) for _ in range(3))
     w = torch.rand(H, generator=generator).to(world.device)
     forms = {
         "norm": lambda x, _, w: (cake.rms_norm(x, w, EPS),),

@@ -112,8 +112,9 @@ class Run:
         for step, some in enumerate(tokens):
             loss = loss_of(model, some)
             loss.backward()
-            if mesh is not None:
-                taps.join(mesh, world, self.summed if step == 0 else {})
+            if world is not None and mesh is not None:
+                summed = join(taps.norms, mesh, world)
+                self.summed = self.summed or summed
             if step == 0:
                 self.gradients = {name: gathered(p.grad).clone() for name, p in inner.named_parameters()}
             if world is not None and step in (0, STEPS - 1):
@@ -144,13 +145,6 @@ class Taps:
     def partial(self, name: str) -> Tensor:
         return weight_gradient(**self.seen[name])
 
-    def join(self, mesh: Any, world: World, summed: dict[str, Tensor]) -> None:
-        """Puts the joined sums of the ranks in place of what DTensor would add up in an order of its own."""
-        for name, norm in self.norms.items():
-            summed[name] = gathered(norm.weight.grad)
-            dw = cake.combine_dw(world.stack(self.partial(name)))
-            norm.weight.grad = DTensor.from_local(dw, mesh, [Replicate()])
-
     def judge(self, world: World, when: str) -> Row:
         """Whether the joined sums of the ranks are those of one call on all rows."""
         joined, alone = [], []
@@ -159,6 +153,16 @@ class Taps:
             rows = {key: world.stack(t).flatten(0, -2) for key, t in tensors.items() if key != "weight"}
             alone.append(weight_gradient(weight=tensors["weight"], **rows))
         return equal(f"  {when}: dw of {len(joined)} norms by combine_dw", joined, alone)
+
+
+def join(norms: dict[str, nn.Module], mesh: Any, world: World) -> dict[str, Tensor]:
+    """Joins the sums of the ranks, in place of what DTensor adds up in an order of its own, which is returned."""
+    summed = {}
+    for name, norm in norms.items():
+        summed[name] = norm.weight.grad.full_tensor()
+        dw = cake.combine_dw(world.stack(norm.weight.grad.to_local()))
+        norm.weight.grad = DTensor.from_local(dw, mesh, [Replicate()])
+    return summed
 
 
 @torch.no_grad()
