@@ -132,7 +132,7 @@ def fails(call: Callable[[], object]) -> None:
 
 def current() -> tuple[int, int]:
     """The current device of PyTorch and the current context of the driver."""
-    if not torch.cuda.is_available():
+    if not torch.cuda.is_initialized():
         return 0, 0
     context = ctypes.c_void_p()
     status = ctypes.CDLL("libcuda.so.1").cuCtxGetCurrent(ctypes.byref(context))
@@ -201,6 +201,7 @@ def captures(here: torch.device, there: torch.device) -> list[Row]:
     backward = lambda: torch.ops.cake.rms_norm_backward(dy, x, w, rstd, None, False, True, True, True)  # noqa: E731
     expected = backward()
     graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream(there)
+    torch.cuda.synchronize(there)
     with torch.cuda.graph(graph, stream=stream), torch.cuda.device(here):
         # The stream stays current on `there`.
         seen = backward()
@@ -251,9 +252,9 @@ def orders(here: torch.device, there: torch.device) -> list[Row]:
 
 def fresh(here: torch.device, there: torch.device) -> list[Row]:
     """The first use of each device, at the same time, in a process that has used none."""
-    done = subprocess.run([sys.executable, "-m", "two_gpus.fresh", str(here), str(there)], capture_output=True, text=True)
-    seen = done.stdout.strip() or done.stderr.strip().splitlines()[-1]
-    return [states("first use of each device by a thread of its own", "the bits of the host, twice", seen)]
+    command = [sys.executable, "-m", "two_gpus.fresh", str(here), str(there)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=300)
+    return [states("first use of each device by a thread of its own", "the bits of the host, twice", done.stdout.strip())]
 
 
 def memory(here: torch.device, there: torch.device) -> list[Row]:

@@ -18,7 +18,7 @@ from .training import batches, by_autocast
 
 def overlap(world: World) -> list[Row]:
     """An all-reduce is in flight during each backward, with and without SMs that are left to it."""
-    rows, width, sent, steps = (16384, 4096, 1 << 26, 500) if world.is_gpu else (256, 512, 1 << 16, 5)
+    rows, width, sent, steps = (16384, 4096, 1 << 24, 500) if world.is_gpu else (256, 512, 1 << 16, 5)
     generator = torch.Generator(world.device).manual_seed(world.rank)
     x, dy = (torch.randn(rows, width, generator=generator, device=world.device).bfloat16() for _ in range(2))
     weight = torch.ones(width, device=world.device)

@@ -65,7 +65,7 @@ STARTUP = 120
 """Seconds in which all processes have to be there."""
 
 
-def run(works: list[Work], place: Place, seconds: float = 150) -> Iterator[Row]:
+def run(works: list[Work], place: Place, seconds: float = 300) -> Iterator[Row]:
     """The rows of each work. All are done by the same processes, until one fails or takes longer than `seconds`."""
     remaining = list(works)
     while remaining:
@@ -102,8 +102,16 @@ def _rank(rank: int, works: list[Work], place: Place, port: int, send: object) -
         os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # what deterministic matrix products ask for
         torch.cuda.set_device(device)
     torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # takes time, and there are other tests for it
     store = dist.TCPStore("127.0.0.1", port, is_master=False)
-    dist.init_process_group(place.backend, store=store, rank=rank, world_size=place.ranks, timeout=timedelta(seconds=100))
+    dist.init_process_group(
+        place.backend,
+        store=store,
+        rank=rank,
+        world_size=place.ranks,
+        timeout=timedelta(seconds=100),
+        device_id=device if place.backend == "nccl" else None,
+    )
     world = World(rank, place.ranks, device)
     dist.barrier()
     if rank == 0:
