@@ -6,6 +6,7 @@ use std::{env, fs};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::python;
 use crate::shell::{self, cargo, metadata, root};
 
 /// So that the pack travels easily.
@@ -34,6 +35,7 @@ pub(crate) fn run() -> Result<()> {
     copy(&built.join("release/cake-verify"), &folder)?;
     copy(&built.join("release/examples/fit_text"), &folder)?;
     copy(&nextest_binary()?, &folder)?;
+    copy(&python::packed()?, &folder)?;
     let script = folder.join("run.sh");
     fs::write(&script, RUN)?;
     executable(&script)?;
@@ -90,5 +92,6 @@ fn report(folder: &Path) -> Result<()> {
     println!("\nOn a machine with a GPU, in a copy of this repository with its target/gpu:\n");
     println!("    target/gpu/run.sh                     # tests, verification, demo");
     println!("    target/gpu/run.sh tests [ARGUMENTS]   # only the tests; likewise verify and demo");
+    println!("    target/gpu/run.sh devices             # where two GPUs and PyTorch are: docs/distributed.md");
     Ok(())
 }

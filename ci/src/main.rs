@@ -28,7 +28,8 @@ enum Task {
     Structure,
     /// Builds the Python wheel and runs its tests, which `test` does too.
     Python,
-    /// Packs into target/gpu what a GPU machine without Rust needs to run the tests, the verification and the demo.
+    /// Packs into target/gpu what a GPU machine without Rust needs to run the tests, the verification and the demo,
+    /// and one with two GPUs and PyTorch the checks of both.
     Gpu,
     /// Fits a norm to a text file, on the host or a GPU: `[FILE] [--device host|cuda:N]`, see `cargo ci demo -- --help`.
     Demo {

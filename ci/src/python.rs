@@ -10,11 +10,10 @@ use crate::shell::{self, command, metadata, root};
 
 /// Builds the wheel, imports it where nothing else is installed, and runs the tests on it.
 pub(crate) fn run() -> Result<()> {
-    let target =
-        metadata()?["target_directory"].as_str().context("cargo metadata has no target_directory")?.to_string();
-    let folder = Path::new(&target).join("python");
-    let package = root().join("crates/cake-py");
-    let venv = tested_venv(&folder.join("venv"), &package.join("tests/requirements.txt"))?;
+    let (folder, package) = (folder()?, package());
+    let requirements = requirements()?;
+    println!("what the tests of the Python package need, PyTorch among it, takes some 6 GB in {}", folder.display());
+    let venv = venv(&folder.join("venv"), &requirements)?;
     let wheel = wheel(&venv, &package, &folder.join("wheels"))?;
     import_alone(&folder.join("bare"), &wheel)?;
 
@@ -24,17 +23,40 @@ pub(crate) fn run() -> Result<()> {
     shell::run(command(&venv).args(["-m", "pytest", "--quiet", "-rs", "-p", "no:cacheprovider"]).current_dir(tests))
 }
 
-/// The Python of a venv with all that the tests need, installed again when the list of it changes.
-fn tested_venv(venv: &Path, requirements: &Path) -> Result<PathBuf> {
+/// Builds the wheel alone, for a machine that has PyTorch.
+pub(crate) fn packed() -> Result<PathBuf> {
+    let requirements = requirements()?;
+    let maturin = requirements.lines().find(|line| line.starts_with("maturin"));
+    let folder = folder()?;
+    let venv = venv(&folder.join("maturin"), maturin.context("the tests' requirements name no maturin")?)?;
+    wheel(&venv, &package(), &folder.join("wheels"))
+}
+
+fn package() -> PathBuf {
+    root().join("crates/cake-py")
+}
+
+fn requirements() -> Result<String> {
+    Ok(fs::read_to_string(package().join("tests/requirements.txt"))?)
+}
+
+fn folder() -> Result<PathBuf> {
+    let metadata = metadata()?;
+    let target = metadata["target_directory"].as_str().context("cargo metadata has no target_directory")?;
+    Ok(Path::new(target).join("python"))
+}
+
+/// The Python of a venv with what is wanted, installed again when that changes.
+fn venv(venv: &Path, wanted: &str) -> Result<PathBuf> {
     let python = venv.join("bin/python");
-    let (done, wanted) = (venv.join("requirements.txt"), fs::read_to_string(requirements)?);
+    let done = venv.join("requirements.txt");
     if fs::read_to_string(&done).is_ok_and(|done| done == wanted) {
         return Ok(python);
     }
-    println!("installing what the tests of the Python package need, PyTorch among it: some 6 GB in {}", venv.display());
     new_venv(venv)?;
     // Uncached: PyTorch's packages for CUDA would take 3 GB once more, for one installation.
-    shell::run(pip(&python).args(["install", "--quiet", "--no-cache-dir", "--requirement"]).arg(requirements))?;
+    let names = wanted.lines().filter(|line| !line.starts_with('#'));
+    shell::run(pip(&python).args(["install", "--quiet", "--no-cache-dir"]).args(names))?;
     fs::write(done, wanted)?;
     Ok(python)
 }

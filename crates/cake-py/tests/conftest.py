@@ -1,5 +1,8 @@
 import pytest
 import torch
+from two_gpus.compare import bits, same
+
+__all__ = ["bits", "close", "reference", "same"]
 
 H = 96
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU"))]
@@ -26,15 +29,6 @@ def call(device):
         return x, w, residual, dy
 
     return make
-
-
-def bits(*tensors):
-    return [None if t is None else t.detach().cpu().contiguous().view(torch.uint8).clone() for t in tensors]
-
-
-def same(a, b):
-    a, b = bits(*a), bits(*b)
-    return all((p is None and q is None) or torch.equal(p, q) for p, q in zip(a, b, strict=True))
 
 
 def reference(x, w, eps, residual=None, offset=False):

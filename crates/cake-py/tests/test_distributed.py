@@ -1,180 +1,70 @@
-"""Training on several ranks: two processes with gloo on the host, against one process."""
+"""Training on several ranks: what `two_gpus` says of two processes on the host, and on a GPU that they share."""
 
-import os
-import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
-from conftest import close, same
-from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
-from torch.nn.parallel import DistributedDataParallel
+from two_gpus import ranks
+from two_gpus.compare import Row, refused, states, within
 
-import cake_py as cake
-
-EPS = 1e-6
-H = 64
-RANKS = 2
-ROWS = 32
-
-
-def model():
-    torch.manual_seed(3)
-    layers = [cake.RMSNorm(H, EPS), nn.Linear(H, H), cake.RMSNorm(H, EPS, offset=True)]
-    return nn.Sequential(*layers)
+SHARED = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")
+PARTS = [
+    "20 results of",
+    "rms_norm_silu_gate_backward on",
+    "gated norm, S(1): y, dx",
+    "SequenceParallel: y",
+    "only rank 0 has rows",
+    "ddp llama: losses",
+    "fsdp gated: losses",
+    "sequence parallel gated: parameters in the end",
+    "step 20: dw of 7 norms by combine_dw",
+    "the last dx, dw",
+    "ddp gated, one batch",
+]
 
 
-def batch():
-    generator = torch.Generator().manual_seed(5)
-    return torch.randn(ROWS, H, generator=generator)
+@pytest.mark.parametrize("options", [["--device", "cpu"], pytest.param(["--shared-gpu"], marks=SHARED)])
+def test_everything_is_as_expected(options):
+    command = [sys.executable, "-m", "two_gpus", *options]
+    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stdout + done.stderr
+    *rows, summary = done.stdout.strip().splitlines()
+    assert " as expected, 0 differ, " in summary
+    for part in PARTS:
+        found = [row for row in rows if part in row]
+        assert found and not any("not run" in row or "not judged" in row for row in found), part
 
 
-def loss_of(net, x):
-    with torch.autocast("cpu", torch.bfloat16):
-        return net(x).float().square().mean()
+def good(world):
+    return [states("ranks", 2, world.ranks)]
 
 
-def single():
-    net = model()
-    loss_of(net, batch()).backward()
-    return {name: p.grad for name, p in net.named_parameters()}
+def differs_on_one_rank(world):
+    return [states("a rank", 0, world.rank)]
 
 
-def shard(rank, x):
-    rows = x.shape[0] // RANKS
-    return x[rank * rows : (rank + 1) * rows]
+def fails_on_one_rank(world):
+    assert world.rank == 0, "rank 1 is late"
+    return good(world)
 
 
-def ddp(rank):
-    net = DistributedDataParallel(model())
-    loss_of(net, shard(rank, batch())).backward()
-    for name, grad in single().items():
-        close(dict(net.module.named_parameters())[name].grad, grad, 2**-7)
+def hangs_on_one_rank(world):
+    time.sleep(1000 * world.rank)
+    return good(world)
 
 
-def fsdp(rank):
-    net = model()
-    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-    mesh = init_device_mesh("cpu", (RANKS,))
-    for layer in net:
-        fully_shard(layer, mesh=mesh, mp_policy=policy)
-    fully_shard(net, mesh=mesh, mp_policy=policy)
-    net(shard(rank, batch())).float().square().mean().backward()
-    for name, grad in single().items():
-        parameter = dict(net.named_parameters())[name]
-        assert parameter.grad.dtype is torch.float32
-        close(parameter.grad.full_tensor(), grad, 2**-5)
+def test_a_rank_that_differs_fails_or_hangs_is_a_row():
+    works = [differs_on_one_rank, fails_on_one_rank, hangs_on_one_rank, good]
+    rows = list(ranks.run(works, ranks.Place("cpu", "gloo", 2), seconds=5))
+    assert [row.good for row in rows] == [False, False, False, True]
+    assert rows[0].seen == "1" and "rank 1 is late" in rows[1].seen
+    assert rows[2].what == "hangs on one rank" and "no result within 5 s" in rows[2].seen
 
 
-def ddp_without_rows_on_a_rank(rank):
-    net = DistributedDataParallel(model())
-    x = batch()
-    with torch.autocast("cpu", torch.bfloat16):
-        loss = net(x[: 0 if rank else ROWS]).float().square().sum()
-    loss.backward()
-    assert all(torch.isfinite(p.grad).all() for p in net.parameters())
-
-
-def sequence_parallel(rank):
-    mesh = init_device_mesh("cpu", (RANKS,))
-    torch.manual_seed(1)
-    x, r, dy = (torch.randn(2, 16, H).bfloat16() for _ in range(3))
-    w = torch.rand(H).bfloat16()
-    plain = [t.clone().requires_grad_() for t in (x, r, w)]
-    y, h = cake.rms_norm(plain[0], plain[2], EPS, plain[1])
-    torch.autograd.backward([y, h], [dy, dy])
-    for placement in (Shard(1), Shard(0), Replicate()):
-        a, b = (distribute_tensor(t, mesh, [placement]).requires_grad_() for t in (x, r))
-        c = distribute_tensor(w, mesh, [Replicate()]).requires_grad_()
-        y2, h2 = cake.rms_norm(a, c, EPS, b)
-        assert isinstance(y2, DTensor) and y2.placements == (placement,)
-        assert same([y, h], [y2.full_tensor(), h2.full_tensor()])
-        gradient = distribute_tensor(dy, mesh, [placement])
-        torch.autograd.backward([y2, h2], [gradient, gradient])
-        assert a.grad.placements == (placement,)
-        assert same([plain[0].grad, plain[1].grad], [a.grad.full_tensor(), b.grad.full_tensor()])
-        close(c.grad.full_tensor(), plain[2].grad, 2**-7)
-
-        a, c = a.detach().requires_grad_(), c.detach().requires_grad_()
-        cake.rms_norm(a, c, EPS).backward(gradient)
-        alone = [t.detach().requires_grad_() for t in (x, w)]
-        cake.rms_norm(*alone, EPS).backward(dy)
-        assert same([a.grad.full_tensor()], [alone[0].grad])
-        close(c.grad.full_tensor(), alone[1].grad, 2**-7)
-
-    # A sharded width is gathered: the statistics are those of whole rows.
-    y3 = cake.rms_norm(distribute_tensor(x, mesh, [Shard(2)]), distribute_tensor(w, mesh, [Replicate()]), EPS)
-    assert same([y3.full_tensor()], [cake.rms_norm(x, w, EPS)])
-    with pytest.raises(RuntimeError, match="(?i)dtensor|mixed"):
-        cake.rms_norm(distribute_tensor(x, mesh, [Shard(0)]), w, EPS)
-
-
-def gate_of_dtensors(rank):
-    mesh = init_device_mesh("cpu", (RANKS,))
-    torch.manual_seed(1)
-    x, z, dy = (torch.randn(4, 6, H).bfloat16() for _ in range(3))
-    w = torch.rand(H).bfloat16()
-    alone = [t.clone().requires_grad_() for t in (x, z, w)]
-    y = cake.rms_norm_silu_gate(*alone, EPS)
-    y.backward(dy)
-    for placement in (Shard(1), Shard(0), Replicate()):
-        a, b, gradient = (distribute_tensor(t, mesh, [placement]) for t in (x, z, dy))
-        leaves = [a.requires_grad_(), b.requires_grad_(), distribute_tensor(w, mesh, [Replicate()]).requires_grad_()]
-        y2 = cake.rms_norm_silu_gate(*leaves, EPS)
-        y2.backward(gradient)
-        assert y2.placements == a.grad.placements == b.grad.placements == (placement,)
-        assert same([y, alone[0].grad, alone[1].grad], [t.full_tensor() for t in (y2, a.grad, b.grad)])
-        close(leaves[2].grad.full_tensor(), alone[2].grad, 2**-7)
-
-
-def module_of_dtensors(rank):
-    mesh = init_device_mesh("cpu", (RANKS,))
-    from torch.distributed.tensor.parallel import SequenceParallel, parallelize_module
-
-    net = nn.Sequential(cake.RMSNorm(H, EPS, dtype=torch.bfloat16))
-    parallelize_module(net, mesh, {"0": SequenceParallel()})
-    x = torch.randn(2, 16, H, generator=torch.Generator().manual_seed(2)).bfloat16()
-    y = net(distribute_tensor(x, mesh, [Shard(1)]))
-    y.float().sum().backward()
-    alone = cake.RMSNorm(H, EPS, dtype=torch.bfloat16)
-    alone(x).float().sum().backward()
-    assert same([y.full_tensor()], [alone(x)])
-    close(net[0].weight.grad.full_tensor(), alone.weight.grad, 2**-7)
-
-
-def one_gpu_bits(rank):
-    x = batch().bfloat16()
-    w = torch.rand(H, generator=torch.Generator().manual_seed(1))
-    dy = x.flip(0).contiguous()
-    rstd = cake.rms_norm_forward(x, w, EPS)[1]
-    part = cake.partial_dw(shard(rank, dy), shard(rank, x), w, shard(rank, rstd))
-    parts = [torch.empty_like(part) for _ in range(RANKS)]
-    dist.all_gather(parts, part)
-    assert same([cake.combine_dw(torch.stack(parts))], [cake.rms_norm_backward(dy, x, w, rstd)[1]])
-
-
-def work(rank, name, port):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", rank=rank, world_size=RANKS)
-    globals()[name](rank)
-    dist.barrier()
-    dist.destroy_process_group()
-    # PyTorch's own threads may outlive the group, and then abort the process while it ends as usual.
-    os._exit(0)
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["ddp", "fsdp", "ddp_without_rows_on_a_rank", "sequence_parallel", "gate_of_dtensors", "module_of_dtensors",
-     "one_gpu_bits"],
-)
-def test_two_ranks(name):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    mp.spawn(work, (name, port), nprocs=RANKS)
+def test_rows_say_what_differs():
+    assert within("", 0.5, 1.0).good and not within("", 2.0, 1.0).good and not within("", float("nan"), 1.0).good
+    assert not refused("", "x: lives on", lambda: None).good
+    assert str(Row("what", "1", "2", False)).endswith("2 DIFFERS")

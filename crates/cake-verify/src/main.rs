@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use cake_verify::{bench, cases, checks, doctor, routes, run};
+use cake_verify::cases::random::DEFAULT_SEED;
+use cake_verify::{bench, checks, doctor, routes, run};
 use clap::{Parser, Subcommand};
 
 /// Judges the Cake kernels.
@@ -26,6 +27,9 @@ enum Command {
     /// For `run`: asks a process without devices what it finds.
     #[command(name = checks::absence::SUBCOMMAND, hide = true)]
     WithoutDevice,
+    /// For `run`: uses one device in a process of its own.
+    #[command(name = checks::devices::SUBCOMMAND, hide = true)]
+    OnOneDevice { ordinal: u32 },
 }
 
 fn main() -> ExitCode {
@@ -40,12 +44,8 @@ fn main() -> ExitCode {
             print!("{}", doctor::doctor());
             Ok(true)
         }
-        Command::WithoutDevice => {
-            checks::absence::without_device(cases::random::DEFAULT_SEED).map_err(anyhow::Error::msg).map(|text| {
-                println!("{text}");
-                true
-            })
-        }
+        Command::WithoutDevice => said(checks::absence::without_device(DEFAULT_SEED)),
+        Command::OnOneDevice { ordinal } => said(checks::devices::on_one_device(ordinal, DEFAULT_SEED)),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,
@@ -55,4 +55,10 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// Prints what a fresh process has found.
+fn said(found: Result<String, String>) -> anyhow::Result<bool> {
+    println!("{}", found.map_err(anyhow::Error::msg)?);
+    Ok(true)
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from . import _cake
@@ -33,7 +34,8 @@ def empty(like: Any, shape: tuple[int, ...], dtype: str | None, argument: str) -
     kind = like.dtype if dtype is None else _dtype(module, name, dtype)
     if name == "torch":
         return module.empty(shape, dtype=kind, device=like.device)
-    return module.empty(shape, dtype=kind)
+    with like.device if name == "cupy" else nullcontext():
+        return module.empty(shape, dtype=kind)
 
 
 def _dtype(module: Any, name: str, dtype: str) -> Any:
@@ -62,13 +64,16 @@ def workspace(like: Any, needed: int) -> Any:
             scratch[:HEADER].zero_()
             return scratch
         key = name, like.device.index, torch.cuda.current_stream(like.device).cuda_stream
-        new = lambda: torch.zeros(needed, dtype=torch.uint8, device=like.device)  # noqa: E731
-    elif name == "cupy":
+        return _kept(key, needed, lambda: torch.zeros(needed, dtype=torch.uint8, device=like.device))
+    if name == "cupy":
         cupy = sys.modules["cupy"]
-        key = name, like.device.id, cupy.cuda.get_current_stream().ptr
-        new = lambda: cupy.zeros(needed, dtype=cupy.uint8)  # noqa: E731
-    else:
-        raise ValueError(f"workspace: absent, expected {needed} bytes of unsigned bytes on the GPU, the first {HEADER} zero")
+        with like.device:
+            key = name, like.device.id, cupy.cuda.get_current_stream().ptr
+            return _kept(key, needed, lambda: cupy.zeros(needed, dtype=cupy.uint8))
+    raise ValueError(f"workspace: absent, expected {needed} bytes of unsigned bytes on the GPU, the first {HEADER} zero")
+
+
+def _kept(key: tuple[str, int, int], needed: int, new: Callable[[], Any]) -> Any:
     scratch = _workspaces.get(key)
     if scratch is None or scratch.nbytes < needed:
         scratch = _workspaces[key] = new()

@@ -1,4 +1,4 @@
-"""The gated norm for PyTorch: differentiable, compiled."""
+"""The gated norm for PyTorch: differentiable, compiled, distributed."""
 
 from __future__ import annotations
 
@@ -193,19 +193,20 @@ for _name, _impl, _fake, _saves, _derive in [
 
 
 def _register_sharding() -> None:
+    from torch.distributed.tensor import Replicate
     from torch.distributed.tensor.experimental import register_sharding
 
     @register_sharding(torch.ops.cake.rms_norm_silu_gate.default)
-    def _(x: Any, z: Any, weight: Any, eps: Any, activation: Any, gate_first: Any, deterministic: Any) -> Any:
-        return [([at], [at, at, _torch._whole(weight), None, None, None, None]) for at in _torch._row_placements(x)]
+    def _(x: Any, z: Any, weight: Any, eps: Any, activation: Any, first: Any, deterministic: Any) -> Any:
+        return [([at], [at, at, Replicate(), None, None, None, None]) for at in _torch._rows(x)]
 
     @register_sharding(torch.ops.cake.rms_norm_silu_gate_backward.default)
     def _(dy: Any, x: Any, z: Any, weight: Any, eps: Any, activation: Any, first: Any, dw: Any, deterministic: Any) -> Any:
         def placed(at: Any) -> Any:
-            inputs = [at, at, at, _torch._whole(weight)]
-            return [at, at, _torch._sum_of(at, dw)], [*inputs, None, None, None, None, None]
+            gradients = [at, at, _torch._sum_over_rows(at, dw)]
+            return gradients, [at, at, at, Replicate(), None, None, None, None, None]
 
-        return [placed(at) for at in _torch._row_placements(x)]
+        return [placed(at) for at in _torch._rows(x)]
 
 
 if torch.distributed.is_available():

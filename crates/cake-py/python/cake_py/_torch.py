@@ -281,8 +281,10 @@ def _with_workspace(call: Callable[[Any], int], like: Tensor) -> None:
     scratch = None
     if like.is_cuda and _raw_stream is not None:
         index = like.device.index
-        # A graph that is being captured gets a workspace of its own, see `_arrays.workspace`.
-        if not torch.cuda.is_current_stream_capturing():
+        # A graph that is being captured gets a workspace of its own, see `_arrays.workspace`. PyTorch tells it of the current
+        # device alone, and at once.
+        here = index == torch.cuda.current_device()
+        if not (torch.cuda.is_current_stream_capturing() if here else _cake.is_capturing(like)):
             scratch = _arrays._workspaces.get(("torch", index, _raw_stream(index)))
     needed = call(scratch)
     if needed:
@@ -380,45 +382,43 @@ for _name, _impl, _fake, _save, _derive in [
     torch.library.register_autograd(f"cake::{_name}", _derive, setup_context=_save, lib=_library)
 
 
-def _register_sharding() -> None:
-    """DTensor: rows may be sharded, over any leading dimension; the width may not."""
-    from torch.distributed.tensor.experimental import register_sharding
-
-    @register_sharding(torch.ops.cake.rms_norm.default)
-    def _(x: Any, weight: Any, eps: float, offset: bool, deterministic: bool) -> Any:
-        return [([at, at], [at, _whole(weight), None, None, None]) for at in _row_placements(x)]
-
-    @register_sharding(torch.ops.cake.add_rms_norm.default)
-    def _(x: Any, residual: Any, weight: Any, eps: float, offset: bool, deterministic: bool) -> Any:
-        return [([at, at, at], [at, at, _whole(weight), None, None, None]) for at in _row_placements(x)]
-
-    @register_sharding(torch.ops.cake.rms_norm_backward.default)
-    def _(dy: Any, x: Any, weight: Any, rstd: Any, dh: Any, offset: Any, dx: Any, dw: Any, deterministic: Any) -> Any:
-        def placed(at: Any) -> Any:
-            gradients = [at if dx else _whole(x), _sum_of(at, dw and weight is not None)]
-            inputs = [at, at, _whole(weight), at, None if dh is None else at]
-            return gradients, [*inputs, None, None, None, None]
-
-        return [placed(at) for at in _row_placements(x)]
-
-
-def _row_placements(x: Any) -> list[Any]:
+def _rows(x: Any) -> list[Any]:
+    """Where DTensor may place `x`: rows may be sharded, over any leading dimension; the width may not."""
     from torch.distributed.tensor import Replicate, Shard
 
     return [Replicate(), *(Shard(dimension) for dimension in range(x.ndim - 1))]
 
 
-def _whole(tensor: Any) -> Any:
-    from torch.distributed.tensor import Replicate
-
-    return None if tensor is None else Replicate()
-
-
-def _sum_of(at: Any, wanted: bool) -> Any:
-    """Where the weight's gradient lies that shards of the rows have summed."""
+def _sum_over_rows(at: Any, wanted: bool) -> Any:
+    """Where a weight's gradient is when the rows are at `at`."""
     from torch.distributed.tensor import Partial, Replicate, Shard
 
-    return Partial() if wanted and isinstance(at, Shard) else Replicate()
+    return Partial() if isinstance(at, Shard) and wanted else Replicate()
+
+
+def _register_sharding() -> None:
+    from torch.distributed.tensor import Replicate
+    from torch.distributed.tensor.experimental import register_sharding
+
+    def weight_of(weight: Any) -> Any:
+        return None if weight is None else Replicate()
+
+    @register_sharding(torch.ops.cake.rms_norm.default)
+    def _(x: Any, weight: Any, eps: float, offset: bool, deterministic: bool) -> Any:
+        return [([at, at], [at, weight_of(weight), None, None, None]) for at in _rows(x)]
+
+    @register_sharding(torch.ops.cake.add_rms_norm.default)
+    def _(x: Any, residual: Any, weight: Any, eps: float, offset: bool, deterministic: bool) -> Any:
+        return [([at, at, at], [at, at, weight_of(weight), None, None, None]) for at in _rows(x)]
+
+    @register_sharding(torch.ops.cake.rms_norm_backward.default)
+    def _(dy: Any, x: Any, weight: Any, rstd: Any, dh: Any, offset: Any, dx: Any, dw: Any, deterministic: Any) -> Any:
+        def placed(at: Any) -> Any:
+            gradients = [at if dx else Replicate(), _sum_over_rows(at, dw and weight is not None)]
+            inputs = [at, at, weight_of(weight), at, None if dh is None else at]
+            return gradients, [*inputs, None, None, None, None]
+
+        return [placed(at) for at in _rows(x)]
 
 
 if torch.distributed.is_available():

@@ -13,7 +13,8 @@
 //! | `threads` | plans and devices shared by threads and streams |
 //! | `graphs` | capture and replay; a capture without warm-up fails and leaves the process usable |
 //! | `contexts` | the thread's current context is the same before and after |
-//! | `devices` | two GPUs in one process |
+//! | `devices` | two GPUs in one process, and one alone in a fresh process |
+//! | `handles` | plans, streams and buffers move between threads, and are dropped in any order |
 //! | `barrier` | the grid barrier under a cooperative launch; whom a workspace is lent to |
 //! | `absence` | without a GPU or a driver: typed errors, and the host path works |
 
@@ -24,6 +25,7 @@ pub mod barrier;
 pub mod contexts;
 pub mod devices;
 pub mod graphs;
+pub mod handles;
 pub mod independence;
 pub mod limits;
 pub mod matrix;
@@ -166,6 +168,7 @@ pub fn tasks(profile: Profile, device: Option<&DeviceInfo>) -> Vec<Task> {
     tasks.extend(graphs::tasks());
     tasks.extend(contexts::tasks());
     tasks.extend(devices::tasks());
+    tasks.extend(handles::tasks());
     tasks.extend(barrier::tasks());
     tasks
 }

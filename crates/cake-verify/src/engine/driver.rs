@@ -63,6 +63,47 @@ pub fn current_context(_: &Device) -> Result<usize> {
     Ok(context as usize)
 }
 
+/// The ordinals of those of the first `count` GPUs whose primary context exists. Makes none; somebody has asked for the
+/// count before, so libcuda is loaded.
+pub fn active_contexts(count: u32) -> Result<Vec<u32>> {
+    let is_active = |ordinal: u32| {
+        let (mut handle, mut flags, mut active) = (0, 0, 0);
+        // SAFETY: see the head of the file.
+        let found = unsafe {
+            check("cuDeviceGet", sys::cuDeviceGet(&mut handle, ordinal as i32)).and_then(|()| {
+                let state = sys::cuDevicePrimaryCtxGetState(handle, &mut flags, &mut active);
+                check("cuDevicePrimaryCtxGetState", state)
+            })
+        };
+        found.map(|()| active != 0)
+    };
+    let states: Vec<bool> = (0..count).map(is_active).collect::<Result<_>>()?;
+    Ok((0..count).zip(states).filter_map(|(ordinal, active)| active.then_some(ordinal)).collect())
+}
+
+/// Lets the kernels of a device use the memory of another one from now on; whether they can.
+pub fn reach(from: &Device, to: &Device) -> Result<bool> {
+    let ordinals = [from, to].map(|device| device.info().ordinal as i32);
+    let (mut can, mut devices, mut context) = (0, [0; 2], ptr::null_mut());
+    let _current = Current::primary(from)?;
+    // SAFETY: see the head of the file; both devices exist, and each keeps its primary context.
+    unsafe {
+        check("cuDeviceGet", sys::cuDeviceGet(&mut devices[0], ordinals[0]))?;
+        check("cuDeviceGet", sys::cuDeviceGet(&mut devices[1], ordinals[1]))?;
+        check("cuDeviceCanAccessPeer", sys::cuDeviceCanAccessPeer(&mut can, devices[0], devices[1]))?;
+        if can == 0 {
+            return Ok(false);
+        }
+        check("cuDevicePrimaryCtxRetain", sys::cuDevicePrimaryCtxRetain(&mut context, devices[1]))?;
+        let enabled = sys::cuCtxEnablePeerAccess(context, 0);
+        sys::cuDevicePrimaryCtxRelease_v2(devices[1]);
+        match enabled {
+            sys::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED => Ok(true),
+            enabled => check("cuCtxEnablePeerAccess", enabled).map(|()| true),
+        }
+    }
+}
+
 /// A graph that can be launched.
 #[derive(Debug)]
 pub struct Graph(sys::CUgraphExec);
