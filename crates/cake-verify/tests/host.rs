@@ -13,7 +13,7 @@ fn judge(prefix: &str) -> usize {
     let tasks: Vec<_> = tasks.iter().filter(|task| !task.device && task.name.starts_with(prefix)).collect();
     assert!(!tasks.is_empty(), "no task begins with {prefix}");
     for task in &tasks {
-        let tally = task.run(&context);
+        let tally = task.run(&context).programs.total();
         assert!(tally.cases() > 0, "{} judged nothing", task.name);
         assert_eq!(tally.failures(), 0, "{}: {}", task.why, tally.messages());
     }

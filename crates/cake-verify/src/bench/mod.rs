@@ -148,8 +148,8 @@ fn create(path: &Path) -> Result<BufWriter<File>> {
 
 fn new_record(gpu: &Gpu, options: &Options) -> Result<Record> {
     Ok(Record {
-        version: env!("CARGO_PKG_VERSION"),
-        build: if cfg!(debug_assertions) { "debug" } else { "release" },
+        version: env!("CARGO_PKG_VERSION").into(),
+        build: if cfg!(debug_assertions) { "debug" } else { "release" }.into(),
         date: date::now(),
         device: DeviceFacts::of(gpu)?,
         images: record::images(gpu.device().info().arch),
@@ -157,7 +157,7 @@ fn new_record(gpu: &Gpu, options: &Options) -> Result<Record> {
         rounds: options.rounds,
         samples: options.samples,
         flush_bytes: Flush::BYTES,
-        method: METHOD,
+        method: METHOD.into(),
         measurements: Vec::new(),
         host: Vec::new(),
         wrong: Vec::new(),

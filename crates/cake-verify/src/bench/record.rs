@@ -2,19 +2,19 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::driver::Gpu;
 use super::times::Summary;
 
 /// Everything that a reader needs to judge the figures, and the figures.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// Of Cake.
-    pub version: &'static str,
+    pub version: String,
     /// `release`, or `debug`: then the host's times mean nothing.
-    pub build: &'static str,
+    pub build: String,
     /// UTC, when the run began.
     pub date: String,
     /// The board.
@@ -30,7 +30,7 @@ pub struct Record {
     /// Bytes that were written before each sample.
     pub flush_bytes: u64,
     /// How to read the figures.
-    pub method: &'static str,
+    pub method: String,
     /// On the device.
     pub measurements: Vec<Measured>,
     /// On the host.
@@ -40,12 +40,12 @@ pub struct Record {
 }
 
 /// A board.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // as in `DeviceInfo`
 pub struct DeviceFacts {
     pub ordinal: u32,
     pub name: String,
-    pub arch: &'static str,
+    pub arch: String,
     pub sms: u32,
     pub l2_bytes: u32,
     /// CUDA version of the driver, 1000 * major + 10 * minor.
@@ -57,16 +57,16 @@ pub struct DeviceFacts {
 }
 
 /// An embedded image.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ImageFacts {
     /// Operator.
-    pub op: &'static str,
+    pub op: String,
     /// SHA-256 as in `images.lock`.
     pub sha256: String,
 }
 
 /// What was timed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Engine {
     /// Our plan, as a user makes it.
@@ -87,7 +87,7 @@ pub enum Engine {
 }
 
 /// Times of one engine at one row.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// Name of the row.
     pub row: String,
@@ -114,7 +114,7 @@ pub struct Measured {
 }
 
 /// Host time of one kind of call.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostCost {
     /// What is called.
     pub call: String,
@@ -144,7 +144,7 @@ impl DeviceFacts {
         Ok(DeviceFacts {
             ordinal: info.ordinal,
             name: info.name.clone(),
-            arch: info.arch.target(),
+            arch: info.arch.target().into(),
             sms: info.sms,
             l2_bytes: info.l2_bytes,
             driver: cake_core::Device::driver_version()?,
@@ -168,25 +168,30 @@ impl fmt::Display for DeviceFacts {
     }
 }
 
-/// The images that a benchmark on an architecture uses.
+/// The images of an architecture that are timed and judged.
 pub fn images(arch: cake_core::Arch) -> Vec<ImageFacts> {
-    let hex = |bytes: &[u8]| Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let sha256 = |op: &'static str| hex(&Sha256::digest(cake_kernels::image(op, arch).compressed));
     let ops = cake_kernels::OPS.iter().filter(|op| ["probe", "rmsnorm", "silu_gate"].contains(op));
-    ops.map(|op| ImageFacts { op, sha256: hex(cake_kernels::image(op, arch).compressed) }).collect()
+    ops.map(|op| ImageFacts { op: (*op).into(), sha256: sha256(op) }).collect()
+}
+
+/// Bytes as digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::bench::times::Times;
 
-    pub(in crate::bench) fn summary(nanoseconds: u64) -> Summary {
+    pub(crate) fn summary(nanoseconds: u64) -> Summary {
         let mut times = Times::new();
         times.record(nanoseconds);
         times.summary()
     }
 
-    pub(in crate::bench) fn measured(row: &str, engine: Engine, nanoseconds: u64) -> Measured {
+    pub(crate) fn measured(row: &str, engine: Engine, nanoseconds: u64) -> Measured {
         Measured {
             row: row.into(),
             why: "one, or another".into(),
@@ -202,15 +207,15 @@ pub(super) mod tests {
         }
     }
 
-    pub(in crate::bench) fn record() -> Record {
+    pub(crate) fn record() -> Record {
         Record {
-            version: "0.1.0",
-            build: "release",
+            version: "0.1.0".into(),
+            build: "release".into(),
             date: "1970-01-01T00:00:00Z".into(),
             device: DeviceFacts {
                 ordinal: 0,
                 name: "H200".into(),
-                arch: "sm_90a",
+                arch: "sm_90a".into(),
                 sms: 132,
                 l2_bytes: 60 << 20,
                 driver: 13000,
@@ -222,7 +227,7 @@ pub(super) mod tests {
             rounds: 1,
             samples: 1,
             flush_bytes: 1,
-            method: "",
+            method: String::new(),
             measurements: vec![measured("a", Engine::Routed, 1000), measured("a", Engine::Copy, 900)],
             host: vec![HostCost { call: "views".into(), ns: summary(90) }],
             wrong: Vec::new(),

@@ -1,0 +1,70 @@
+//! The command, as a person runs it: a run that is resumed, and what becomes of its report.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use cake_verify::checks::absence;
+use cake_verify::report::Report;
+
+fn verify(arguments: &[&str]) -> Output {
+    let executable = absence::executable(env!("CARGO_BIN_EXE_cake-verify"));
+    Command::new(executable).args(arguments).output().expect("the command starts")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("output is text")
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> Output {
+    let folder = folder.to_str().expect("a path of text");
+    verify(&[&["run", "--report", folder], arguments].concat())
+}
+
+#[test]
+fn a_run_is_resumed_by_what_it_lacks() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = run(folder.path(), &["--filter", "gate/eps"]);
+    assert!(first.status.success(), "{first:?}");
+    let before = Report::load(folder.path()).unwrap();
+    assert_eq!(before.tasks.keys().collect::<Vec<_>>(), ["gate/eps"]);
+    assert!(before.left.is_empty() && before.total().cases() > 0);
+    let (shown, kept) = (text(&first.stdout), fs::read_to_string(folder.path().join("report.txt")).unwrap());
+    assert!(kept.lines().all(|line| shown.lines().any(|other| other == line) || line.starts_with("begun")), "{kept}");
+
+    let second = run(folder.path(), &["--filter", "eps", "--resume"]);
+    assert!(second.status.success(), "{second:?}");
+    assert!(text(&second.stdout).contains("3 tasks that the report does not hold"), "{second:?}");
+    let after = Report::load(folder.path()).unwrap();
+    assert_eq!(after.tasks.keys().collect::<Vec<_>>(), ["backward/eps", "eps", "gate/backward/eps", "gate/eps"]);
+    assert_eq!(after.tasks["gate/eps"], before.tasks["gate/eps"]);
+    assert!(after.seconds > before.seconds && after.begun == before.begun);
+
+    let third = run(folder.path(), &["--filter", "eps", "--seed", "8", "--resume"]);
+    assert_eq!(third.status.code(), Some(2));
+    assert!(text(&third.stderr).contains("seed: 0xca4e20240001 there, 0x8 here"), "{third:?}");
+    assert_eq!(Report::load(folder.path()).unwrap(), after);
+}
+
+#[test]
+fn nothing_is_resumed_where_nothing_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(folder.path(), &["--filter", "eps", "--resume"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("report.json"), "{output:?}");
+}
+
+#[test]
+fn tasks_are_chosen_by_operator() {
+    let names = |arguments: &[&str]| {
+        let output = verify(&[&["run", "--list"], arguments].concat());
+        let names = text(&output.stdout).lines().filter_map(|line| line.split(' ').next().map(String::from));
+        names.collect::<Vec<_>>()
+    };
+    let (all, norms, gates) = (names(&[]), names(&["--op", "rmsnorm"]), names(&["--op", "silu-gate"]));
+    assert!(all.iter().all(|name| norms.contains(name) || gates.contains(name)));
+    let both: Vec<_> = norms.iter().filter(|name| gates.contains(name)).map(String::as_str).collect();
+    assert_eq!(both, ["arguments/plans", "threads/shared_plans", "threads/first_use", "absence"]);
+    assert!(gates.iter().filter(|name| !both.contains(&name.as_str())).all(|name| name.contains("gate")), "{gates:?}");
+    assert!(norms.iter().all(|name| !name.contains("gate")), "{norms:?}");
+}
