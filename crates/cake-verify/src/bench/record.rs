@@ -1,7 +1,9 @@
 //! The record of a run; as JSON it is what its fields say.
 
 use std::fmt;
+use std::path::Path;
 
+use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -120,6 +122,41 @@ pub struct HostCost {
     pub call: String,
     /// Nanoseconds.
     pub ns: Summary,
+}
+
+impl Engine {
+    /// All of them.
+    pub const ALL: [Engine; 7] = [
+        Engine::Routed,
+        Engine::Forced,
+        Engine::Copy,
+        Engine::Add,
+        Engine::CopyAdd,
+        Engine::Empty,
+        Engine::Nothing,
+    ];
+
+    /// Whether other engines of its row are set against it.
+    pub const fn is_reference(self) -> bool {
+        matches!(self, Engine::Copy | Engine::Add | Engine::CopyAdd)
+    }
+}
+
+impl Record {
+    /// A record in a file, as JSON or as CSV.
+    pub fn read(path: &Path) -> Result<Record> {
+        let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+        let record = match text.starts_with('#') {
+            true => Record::read_csv(&text),
+            false => serde_json::from_str(&text).map_err(Into::into),
+        };
+        record.with_context(|| format!("{}: not a record of `cake-verify bench`", path.display()))
+    }
+
+    /// The reference of a row.
+    pub fn reference(&self, row: &str) -> Option<&Measured> {
+        self.measurements.iter().find(|measured| measured.row == row && measured.engine.is_reference())
+    }
 }
 
 impl fmt::Display for Engine {
@@ -241,5 +278,6 @@ pub(crate) mod tests {
         assert_eq!(json["measurements"][0]["engine"], "routed");
         assert_eq!(json["measurements"][1]["ns"]["p50"], 900);
         assert_eq!(json["images"][0]["sha256"].as_str().unwrap().len(), 64);
+        assert_eq!(serde_json::from_value::<Record>(json).unwrap(), record());
     }
 }

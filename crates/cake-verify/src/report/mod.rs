@@ -6,10 +6,18 @@
 //! | [`errors`] | the errors of an output: the worst, and how many of which size |
 //! | [`results`] | the report of a run: facts, and what each task found; reads, writes and resumes it |
 //! | [`text`] | the report as text |
+//! | [`html`] | the report as one page |
+//! | [`plots`] | what is drawn on it, and beside records of benchmarks |
 //! | [`files`] | the report's folder |
+//! | [`mod@diff`] | two reports |
+//! | [`command`] | `cake-verify report` |
 
+pub mod command;
+pub mod diff;
 pub mod errors;
 pub mod files;
+pub mod html;
+pub mod plots;
 pub mod results;
 pub mod tally;
 pub mod text;
