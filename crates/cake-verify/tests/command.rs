@@ -40,6 +40,9 @@ fn a_run_is_resumed_by_what_it_lacks() {
     assert_eq!(after.tasks["gate/eps"], before.tasks["gate/eps"]);
     assert!(after.seconds > before.seconds && after.begun == before.begun);
 
+    let page = fs::read_to_string(folder.path().join("report.html")).unwrap();
+    assert!(page.contains(">passed<") && page.contains(&after.facts.executable));
+
     let third = run(folder.path(), &["--filter", "eps", "--seed", "8", "--resume"]);
     assert_eq!(third.status.code(), Some(2));
     assert!(text(&third.stderr).contains("seed: 0xca4e20240001 there, 0x8 here"), "{third:?}");
@@ -67,4 +70,53 @@ fn tasks_are_chosen_by_operator() {
     assert_eq!(both, ["arguments/plans", "threads/shared_plans", "threads/first_use", "absence"]);
     assert!(gates.iter().filter(|name| !both.contains(&name.as_str())).all(|name| name.contains("gate")), "{gates:?}");
     assert!(norms.iter().all(|name| !name.contains("gate")), "{norms:?}");
+}
+
+#[test]
+fn runs_are_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let [before, now] = ["before", "now"].map(|name| folder.path().join(name));
+    assert!(run(&before, &["--filter", "gate/eps"]).status.success());
+    fs::create_dir(&now).unwrap();
+    let mut report = Report::load(&before).unwrap();
+    report.store(&now).unwrap();
+    let paths = [&before, &now].map(|path| path.to_str().unwrap());
+    let compare = || verify(&["report", "diff", paths[0], paths[1]]);
+    let same = compare();
+    assert!(same.status.success() && text(&same.stdout) == "both runs found the same\n", "{same:?}");
+
+    report.tasks.get_mut("gate/eps").unwrap().programs.at("host").judge("bits", Some("made up".into()));
+    report.store(&now).unwrap();
+    let worse = compare();
+    assert_eq!(worse.status.code(), Some(1));
+    assert!(text(&worse.stdout).contains("WORSE silu_gate host bits: 0 failures before, 1 now"), "{worse:?}");
+
+    let html = verify(&["report", "html", paths[1], "--bench", &record("h200-2026-12-01-gate.csv")]);
+    assert!(html.status.success(), "{html:?}");
+    let page = fs::read_to_string(now.join("report.html")).unwrap();
+    assert!(page.contains(">FAILED<") && page.contains("made up") && page.contains("bwd+gate H128"));
+}
+
+#[test]
+fn records_are_compared_and_drawn() {
+    let own = record("h200-2026-11-30-backward.csv");
+    let same = verify(&["report", "diff", &own, &own, "--tolerance", "0"]);
+    assert!(same.status.success() && text(&same.stdout).contains("77 rows compared, 0 lost more than 0 %"), "{same:?}");
+    // The later program is the faster one: `dw` alone takes a third less.
+    let later = record("h200-2026-11-30-backward-alone.csv");
+    let lost = verify(&["report", "diff", &later, &own]);
+    assert_eq!(lost.status.code(), Some(1));
+    assert!(text(&lost.stdout).lines().nth(1).is_some_and(|line| line.starts_with("bwd/dw/H6144/T65536 ")), "{lost:?}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let plot = folder.path().join("plot.svg");
+    let drawn = verify(&["report", "plot", &own, "--to", plot.to_str().unwrap()]);
+    assert!(drawn.status.success(), "{drawn:?}");
+    let committed = Path::new(&own).with_extension("svg");
+    assert_eq!(fs::read_to_string(plot).unwrap(), fs::read_to_string(committed).unwrap(), "draw it again");
+}
+
+/// A record of the docs.
+fn record(name: &str) -> String {
+    format!("{}/../../docs/benchmarks/{name}", env!("CARGO_MANIFEST_DIR"))
 }

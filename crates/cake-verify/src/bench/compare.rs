@@ -64,9 +64,12 @@ impl Comparison {
             .iter()
             .filter_map(|(name, (measured, reference))| {
                 let (now, its_reference) = new.get(name)?;
-                let [was, is] = [(measured, reference), (now, its_reference)].map(|(own, reference)| ratio(own, reference));
+                let [was, is] =
+                    [(measured, reference), (now, its_reference)].map(|(own, reference)| ratio(own, reference));
                 let of_empty = match empty {
-                    [Some(before), Some(after)] => Some(grown(measured.ns.p50 as f64 / before, now.ns.p50 as f64 / after)),
+                    [Some(before), Some(after)] => {
+                        Some(grown(measured.ns.p50 as f64 / before, now.ns.p50 as f64 / after))
+                    }
                     _ => None,
                 };
                 Some(Change {
@@ -108,10 +111,8 @@ impl Comparison {
     }
 
     fn text<'c>(&'c self, tolerance: f64, shown: impl Iterator<Item = &'c Change>) -> String {
-        let mut text = format!(
-            "{:<34} {:>8} {:>8} {:>10} {:>10}  program\n",
-            "row", "% before", "% now", "/reference", "/empty"
-        );
+        let mut text =
+            format!("{:<34} {:>8} {:>8} {:>10} {:>10}  program\n", "row", "% before", "% now", "/reference", "/empty");
         shown.for_each(|change| text.push_str(&change.line(tolerance)));
         for (rows, what) in [(&self.gone, "only before"), (&self.new, "only now")] {
             if !rows.is_empty() {
@@ -236,7 +237,10 @@ mod tests {
         now.measurements[3].row = "c".into();
         now.measurements[4].row = "c".into();
         let comparison = Comparison::new(&before, &now).unwrap();
-        assert_eq!((comparison.gone.as_slice(), comparison.new.as_slice()), (&["b".to_string()][..], &["c".into()][..]));
+        assert_eq!(
+            (comparison.gone.as_slice(), comparison.new.as_slice()),
+            (&["b".to_string()][..], &["c".into()][..])
+        );
         let text = comparison.table(5.0);
         assert!(text.contains("rmsnorm_fwd_h2048_row -> rmsnorm_fwd_h2048_row_t512"), "{text}");
         assert!(text.contains("only before: b\nonly now: c\n"), "{text}");

@@ -126,15 +126,8 @@ pub struct HostCost {
 
 impl Engine {
     /// All of them.
-    pub const ALL: [Engine; 7] = [
-        Engine::Routed,
-        Engine::Forced,
-        Engine::Copy,
-        Engine::Add,
-        Engine::CopyAdd,
-        Engine::Empty,
-        Engine::Nothing,
-    ];
+    pub const ALL: [Engine; 7] =
+        [Engine::Routed, Engine::Forced, Engine::Copy, Engine::Add, Engine::CopyAdd, Engine::Empty, Engine::Nothing];
 
     /// Whether other engines of its row are set against it.
     pub const fn is_reference(self) -> bool {

@@ -41,6 +41,7 @@ use crate::cases::groups::{self, Profile};
 use crate::engine::setup::Setup;
 use crate::engine::subject::Subject;
 use crate::engine::target::{Target, Way};
+use crate::report::tally::ALL;
 use crate::report::{ByProgram, Tally, TaskResult};
 use operator::Operator;
 
@@ -155,7 +156,7 @@ impl Task {
             tally.judge("panics", Some(format!("{}: {text}", self.name)));
             ByProgram::of(context.target.routed(), tally)
         });
-        let op = self.operator.map_or("all", Operator::name).into();
+        let op = self.operator.map_or(ALL, Operator::name).into();
         TaskResult { op, seconds: start.elapsed().as_secs_f64(), programs }
     }
 }

@@ -7,7 +7,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::errors::Errors;
 use super::plots::{histogram, latency, rates};
 use super::results::{Report, TaskResult};
-use super::tally::{HOST, Outcome, ROUTED, Tally};
+use super::tally::{ALL, HOST, Outcome, ROUTED, Tally};
 use crate::bench::record::Record;
 
 const STYLE: &str = include_str!("page.css");
@@ -27,7 +27,7 @@ pub fn page(report: &Report, benches: &[Record]) -> String {
             code { (HOST) } " for the host path. A column is a check, a number its judgements."
         }
         (key())
-        @for (op, programs) in &ops {
+        @for (op, programs) in ops.iter().filter(|(op, _)| **op != ALL).chain(ops.get_key_value(ALL)) {
             h3 { (title(op)) }
             (matrix("program", programs.0.iter().map(|(program, tally)| (program.as_str(), tally))))
         }
@@ -65,7 +65,7 @@ fn verdict(report: &Report, total: &Tally) -> (&'static str, &'static str) {
 }
 
 fn title(op: &str) -> &str {
-    if op == "all" { "several operators at once" } else { op }
+    if op == ALL { "several operators at once" } else { op }
 }
 
 fn summary(report: &Report, total: &Tally) -> Markup {
@@ -74,8 +74,8 @@ fn summary(report: &Report, total: &Tally) -> Markup {
     let programs: BTreeSet<&String> = report.tasks.values().flat_map(|task| task.programs.0.keys()).collect();
     let skipped = total.0.values().map(|outcome| outcome.skipped.len()).sum::<usize>();
     let counts = [
-        ("judgements", total.cases().to_string()),
-        ("failures", total.failures().to_string()),
+        ("judgements", grouped(total.cases())),
+        ("failures", grouped(total.failures())),
         ("programs", programs.len().to_string()),
         ("tasks ended", report.tasks.len().to_string()),
         ("left out", (skipped + report.left.len() + report.need_device.len()).to_string()),
@@ -151,8 +151,8 @@ fn cell(outcome: Option<&Outcome>) -> Markup {
     match (failures, cases, skipped.len()) {
         (0, 0, 0) => html! { td.none { "–" } },
         (0, 0, left) => html! { td.skip { (left) " left out" } },
-        (0, cases, _) => html! { td.pass { (cases) } },
-        (failures, cases, _) => html! { td.fail { (failures) " of " (cases) } },
+        (0, cases, _) => html! { td.pass { (grouped(*cases)) } },
+        (failures, cases, _) => html! { td.fail { (grouped(*failures)) " of " (grouped(*cases)) } },
     }
 }
 
@@ -206,14 +206,14 @@ fn left_out(report: &Report) -> Markup {
         let skipped = task.programs.0.values().flat_map(|tally| tally.0.values()).flat_map(|outcome| &outcome.skipped);
         lines.extend(skipped.map(|reason| (name.clone(), reason.as_str())));
     }
-    let groups = [(&report.left, "asked for, but has not ended"), (&report.need_device, "needs a GPU")];
+    let groups = [(&report.left, "Asked for, not ended"), (&report.need_device, "Need a GPU")];
     html! {
         h2 { "Left out" }
         @if lines.is_empty() && groups.iter().all(|(names, _)| names.is_empty()) { p { "Nothing." } }
         ul.plain { @for (task, reason) in &lines { li { code { (task) } ": " (reason) } } }
         @for (names, reason) in groups {
             @if !names.is_empty() {
-                h3 { (names.len()) " tasks: " (reason) }
+                h3 { (reason) ": " (names.len()) " tasks" }
                 p.mono { (names.join(", ")) }
             }
         }
@@ -235,8 +235,19 @@ fn longest(report: &Report) -> Markup {
     }
 }
 
+/// With a thin space between thousands.
+fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let groups = digits.as_bytes().rchunks(3).rev().map(|group| String::from_utf8_lossy(group).into_owned());
+    groups.collect::<Vec<_>>().join("\u{202f}")
+}
+
 fn seconds(seconds: f64) -> String {
-    if seconds < 100.0 { format!("{seconds:.1} s") } else { format!("{:.0} min {:.0} s", (seconds / 60.0).floor(), seconds % 60.0) }
+    if seconds < 100.0 {
+        format!("{seconds:.1} s")
+    } else {
+        format!("{:.0} min {:.0} s", (seconds / 60.0).floor(), seconds % 60.0)
+    }
 }
 
 #[cfg(test)]
@@ -272,6 +283,11 @@ mod tests {
         assert!(["<script", "<link", "@import", "url(", "src="].iter().all(|part| !page.contains(part)), "{page}");
         let links = page.matches("http").count();
         assert_eq!(links, page.matches("http://www.w3.org/2000/svg").count());
+    }
+
+    #[test]
+    fn counts_are_grouped() {
+        assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1\u{202f}000", "1\u{202f}234\u{202f}567"]);
     }
 
     #[test]

@@ -66,7 +66,9 @@ impl Facts {
     pub fn differences(&self, there: &Facts) -> Vec<String> {
         let images = |facts: &Facts| match facts.images.len() {
             0 => "none".to_string(),
-            _ => facts.images.iter().map(|image| format!("{} {}", image.op, image.sha256)).collect::<Vec<_>>().join(", "),
+            _ => {
+                facts.images.iter().map(|image| format!("{} {}", image.op, image.sha256)).collect::<Vec<_>>().join(", ")
+            }
         };
         let shown = |facts: &Facts| {
             [
@@ -244,6 +246,20 @@ pub(crate) mod tests {
         assert!(Report::load(folder.path()).unwrap_err().to_string().contains("reading"));
         fs::write(folder.path().join(FILE), "{}").unwrap();
         assert!(Report::load(folder.path()).unwrap_err().to_string().contains("not a report"));
+    }
+
+    #[test]
+    fn the_page_on_reports_names_every_field() {
+        let page = include_str!("../../../../docs/reports.md");
+        let json = serde_json::to_value(report()).unwrap();
+        let [rows, skipped] = ["rows/h128", "rows/h256"].map(|task| &json["tasks"][task]);
+        let accuracy = &rows["programs"][ROUTED]["accuracy"];
+        let outcomes =
+            [accuracy, &rows["programs"]["rmsnorm_fwd_h128_row"]["bits"], &skipped["programs"][ROUTED]["limits"]];
+        let structs = [&json, &json["facts"], &json["facts"]["images"][0], rows, &accuracy["errors"]["y"]];
+        let fields = structs.into_iter().chain(outcomes).flat_map(|value| value.as_object().unwrap().keys());
+        let unnamed: Vec<_> = fields.filter(|field| !page.contains(&format!("`{field}`"))).collect();
+        assert!(unnamed.is_empty(), "{unnamed:?}");
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub struct ByProgram(pub BTreeMap<String, Tally>);
 pub const ROUTED: &str = "routed";
 /// Stands for a program where no kernel ran.
 pub const HOST: &str = "host";
+/// Stands for an operator where several are judged at once.
+pub const ALL: &str = "all";
 
 impl Tally {
     /// Records a judgement: `problem` says what was wrong, if anything was.

@@ -59,7 +59,9 @@ mod tests {
         [0.0, 0.3, 0.3, 1.5, 100.0].into_iter().for_each(|ulps| errors.add(ulps, String::new));
         let drawn = draw("rmsnorm <y>", &errors).into_string();
         assert_eq!(drawn.matches("<rect").count(), 4, "{drawn}");
-        for part in ["1 errors of 0<", "2 errors beyond 0.25 up to 0.3125 ulp", "1 errors beyond 64 ulp", "rmsnorm &lt;y&gt;"] {
+        for part in
+            ["1 errors of 0<", "2 errors beyond 0.25 up to 0.3125 ulp", "1 errors beyond 64 ulp", "rmsnorm &lt;y&gt;"]
+        {
             assert!(drawn.contains(part), "{part}: {drawn}");
         }
     }

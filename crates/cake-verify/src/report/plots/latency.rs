@@ -18,7 +18,11 @@ const HEAD: f64 = 34.0;
 pub fn of_rows(record: &Record) -> Option<Markup> {
     let rows = record.measurements.iter().filter(|own| own.engine == Engine::Routed && own.ns.p50 <= SHORT_NS);
     let lines: Vec<Line<'_>> = rows
-        .map(|own| Line { name: &own.row, ns: &own.ns, reference: record.reference(&own.row).map(|other| other.ns.p50) })
+        .map(|own| Line {
+            name: &own.row,
+            ns: &own.ns,
+            reference: record.reference(&own.row).map(|other| other.ns.p50),
+        })
         .collect();
     draw("between two events around the call", &lines)
 }
@@ -44,30 +48,35 @@ fn draw(what: &str, lines: &[Line<'_>]) -> Option<Markup> {
     let at = |ns: u64| x(ns as f64 / 1e3);
     let height = HEAD + lines.len() as f64 * LINE + 8.0;
     let about = format!("us {what}: thin from p01 to p99, thick from p25 to p75, a point for the median");
-    Some(svg(WIDTH, height, &about, html! {
-        (text(LEFT, 12.0, "start", &about))
-        @for us in ticks(end, 12.0) {
-            (line([x(us), HEAD - 6.0], [x(us), height - 6.0], GRID))
-            (text(x(us), HEAD - 9.0, "middle", &number(us)))
-        }
-        @for (i, shown) in lines.iter().enumerate() {
-            @let (ns, y) = (shown.ns, HEAD + (i as f64 + 0.5) * LINE);
-            g {
-                title {
-                    (shown.name) ": p01 " (ns.p01) ", p10 " (ns.p10) ", p25 " (ns.p25) ", p50 " (ns.p50) ", p75 " (ns.p75)
-                    ", p90 " (ns.p90) ", p99 " (ns.p99) " ns"
-                }
-                (text(LEFT - 8.0, y + 4.0, "end", shown.name))
-                (line([at(ns.p01), y], [at(ns.p99), y], OWN))
-                rect x=(number(at(ns.p25))) y=(number(y - 3.0)) width=(number((at(ns.p75) - at(ns.p25)).max(1.0)))
-                    height="6" fill=(OWN) fill-opacity="0.45" {}
-                circle cx=(number(at(ns.p50))) cy=(number(y)) r="3" fill=(OWN) {}
-                @if let Some(reference) = shown.reference {
-                    (line([at(reference), y - 6.0], [at(reference), y + 6.0], REFERENCE))
+    Some(svg(
+        WIDTH,
+        height,
+        &about,
+        html! {
+            (text(LEFT, 12.0, "start", &about))
+            @for us in ticks(end, 12.0) {
+                (line([x(us), HEAD - 6.0], [x(us), height - 6.0], GRID))
+                (text(x(us), HEAD - 9.0, "middle", &number(us)))
+            }
+            @for (i, shown) in lines.iter().enumerate() {
+                @let (ns, y) = (shown.ns, HEAD + (i as f64 + 0.5) * LINE);
+                g {
+                    title {
+                        (shown.name) ": p01 " (ns.p01) ", p10 " (ns.p10) ", p25 " (ns.p25) ", p50 " (ns.p50) ", p75 " (ns.p75)
+                        ", p90 " (ns.p90) ", p99 " (ns.p99) " ns"
+                    }
+                    (text(LEFT - 8.0, y + 4.0, "end", shown.name))
+                    (line([at(ns.p01), y], [at(ns.p99), y], OWN))
+                    rect x=(number(at(ns.p25))) y=(number(y - 3.0)) width=(number((at(ns.p75) - at(ns.p25)).max(1.0)))
+                        height="6" fill=(OWN) fill-opacity="0.45" {}
+                    circle cx=(number(at(ns.p50))) cy=(number(y)) r="3" fill=(OWN) {}
+                    @if let Some(reference) = shown.reference {
+                        (line([at(reference), y - 6.0], [at(reference), y + 6.0], REFERENCE))
+                    }
                 }
             }
-        }
-    }))
+        },
+    ))
 }
 
 #[cfg(test)]

@@ -64,7 +64,11 @@ fn short(value: f64) -> String {
 /// A step of 1, 2 or 5 times a power of ten, of which at most `most` fit between 0 and `end`.
 fn step(end: f64, most: f64) -> f64 {
     let decade = 10f64.powf((end / most).max(f64::MIN_POSITIVE).log10().floor());
-    [1.0, 2.0, 5.0, 10.0].map(|times| times * decade).into_iter().find(|step| end / step <= most).unwrap_or(10.0 * decade)
+    [1.0, 2.0, 5.0, 10.0]
+        .map(|times| times * decade)
+        .into_iter()
+        .find(|step| end / step <= most)
+        .unwrap_or(10.0 * decade)
 }
 
 /// Multiples of a step from 0 to `end`.

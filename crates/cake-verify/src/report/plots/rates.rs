@@ -13,6 +13,9 @@ const PANEL: [f64; 2] = [212.0, 146.0];
 const MARGIN: [f64; 2] = [34.0, 36.0];
 const HEAD: f64 = 46.0;
 
+/// Calls that move less are latency alone.
+const LEAST_BYTES: u64 = 1 << 16;
+
 /// A row of a record, with what it is set against.
 struct Point<'r> {
     own: &'r Measured,
@@ -30,25 +33,31 @@ pub fn draw(record: &Record) -> Option<Markup> {
     if !first.is_finite() || most.is_nan() {
         return None;
     }
-    let axes = Axes { rows: [first, last.max(first * 10.0)], rate: most };
+    // Some room at both ends, so that points do not hide the numbers of the axes.
+    let axes = Axes { rows: [first / 1.4, last.max(first * 10.0) * 1.2], rate: most };
     let lines = panels.len().div_ceil(COLUMNS);
     let [width, height] = [COLUMNS.min(panels.len()).max(3) as f64 * PANEL[0], HEAD + lines as f64 * PANEL[1]];
     let reference = references(record);
     let about = format!("GB/s over rows, {}, {}", record.device.name, record.date);
-    Some(svg(width, height, &about, html! {
-        rect width="100%" height="100%" fill="white" {}
-        text x="6" y="16" font-size="13" font-weight="600" fill=(INK) { (about) }
-        (path(&[[6.0, 32.0], [30.0, 32.0]], OWN, None))
-        (text(36.0, 36.0, "start", "Cake"))
-        (path(&[[80.0, 32.0], [104.0, 32.0]], REFERENCE, Some("4 3")))
-        (text(110.0, 36.0, "start", &format!("{reference}: moves as many bytes")))
-        @for (i, ((_, _, name), points)) in panels.iter().enumerate() {
-            g transform={ "translate(" (number((i % COLUMNS) as f64 * PANEL[0])) " "
-                (number(HEAD + (i / COLUMNS) as f64 * PANEL[1])) ")" } {
-                (axes.panel(name, points))
+    Some(svg(
+        width,
+        height,
+        &about,
+        html! {
+            rect width="100%" height="100%" fill="white" {}
+            text x="6" y="16" font-size="13" font-weight="600" fill=(INK) { (about) }
+            (path(&[[6.0, 32.0], [30.0, 32.0]], OWN, None))
+            (text(36.0, 36.0, "start", "Cake"))
+            (path(&[[80.0, 32.0], [104.0, 32.0]], REFERENCE, Some("4 3")))
+            (text(110.0, 36.0, "start", &format!("{reference}: moves as many bytes")))
+            @for (i, ((_, _, name), points)) in panels.iter().enumerate() {
+                g transform={ "translate(" (number((i % COLUMNS) as f64 * PANEL[0])) " "
+                    (number(HEAD + (i / COLUMNS) as f64 * PANEL[1])) ")" } {
+                    (axes.panel(name, points))
+                }
             }
-        }
-    }))
+        },
+    ))
 }
 
 /// As a file of its own.
@@ -62,7 +71,8 @@ type Panels<'r> = BTreeMap<(usize, u32, String), Vec<Point<'r>>>;
 fn panels(record: &Record) -> Panels<'_> {
     let mut kinds: Vec<&str> = Vec::new();
     let mut panels = Panels::new();
-    for own in record.measurements.iter().filter(|own| own.engine == Engine::Routed && own.gb_per_s.is_some()) {
+    let drawn = |own: &&Measured| own.engine == Engine::Routed && own.gb_per_s.is_some() && own.bytes >= LEAST_BYTES;
+    for own in record.measurements.iter().filter(drawn) {
         // As in `rms+res/H6144/T65536`.
         let kind = own.row.rsplit_once("/H").map_or(own.row.as_str(), |(kind, _)| kind);
         let order = kinds.iter().position(|known| *known == kind).unwrap_or_else(|| {
@@ -143,7 +153,12 @@ mod tests {
 
     #[test]
     fn each_kind_and_width_has_a_panel_with_its_reference() {
-        let row = |name: &str, width, rows, engine, ns| Measured { width, rows, ..measured(name, engine, ns) };
+        let row = |name: &str, width, rows, engine, ns| Measured {
+            width,
+            rows,
+            bytes: 1 << 20,
+            ..measured(name, engine, ns)
+        };
         let measurements = vec![
             row("rms/H128/T256", 128, 256, Engine::Routed, 4000),
             row("rms/H128/T256", 128, 256, Engine::Copy, 3000),
@@ -151,10 +166,12 @@ mod tests {
             row("rms/H128/T9999", 128, 9999, Engine::Copy, 9500),
             row("rms/H128/T9999", 128, 9999, Engine::Forced, 9700),
             row("rms/H256/T256", 256, 256, Engine::Routed, 4000),
+            Measured { bytes: 10, ..row("rms/H1/T1", 1, 1, Engine::Routed, 4000) },
         ];
         let drawn = file(&Record { measurements, ..record() }).unwrap();
         assert_eq!((drawn.matches(">rms H128<").count(), drawn.matches(">rms H256<").count()), (1, 1));
         assert_eq!(drawn.matches("<circle").count(), 5, "{drawn}");
+        assert!(!drawn.contains("rms H1<"), "{drawn}");
         assert!(drawn.contains("copy: moves as many bytes") && drawn.starts_with("<svg xmlns="), "{drawn}");
         assert!(drawn.contains("rms/H128/T256, copy: 3.00 us, 1 GB/s"), "{drawn}");
     }
