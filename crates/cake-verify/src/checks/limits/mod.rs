@@ -92,10 +92,10 @@ const GATE_BACKWARD: [Limit; 5] = [
 
 /// A task for each limit.
 pub fn tasks() -> impl Iterator<Item = Task> {
-    let forward = FORWARD.iter().map(|limit| task::<Norms>(limit));
-    let norms = forward.chain(BACKWARD.iter().map(|limit| task::<Gradients>(limit)));
-    let gates = GATE.iter().map(|limit| task::<Gates>(limit));
-    norms.chain(gates).chain(GATE_BACKWARD.iter().map(|limit| task::<GateGradients>(limit)))
+    let forward = FORWARD.iter().map(task::<Norms>);
+    let norms = forward.chain(BACKWARD.iter().map(task::<Gradients>));
+    let gates = GATE.iter().map(task::<Gates>);
+    norms.chain(gates).chain(GATE_BACKWARD.iter().map(task::<GateGradients>))
 }
 
 fn task<B: Blocks>(limit: &'static Limit) -> Task {
