@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use cake_verify::checks::absence;
 use cake_verify::report::Report;
@@ -47,6 +48,34 @@ fn a_run_is_resumed_by_what_it_lacks() {
     assert_eq!(third.status.code(), Some(2));
     assert!(text(&third.stderr).contains("seed: 0xca4e20240001 there, 0x8 here"), "{third:?}");
     assert_eq!(Report::load(folder.path()).unwrap(), after);
+}
+
+#[test]
+fn a_run_that_was_stopped_is_resumed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let mut running = Command::new(absence::executable(env!("CARGO_BIN_EXE_cake-verify")))
+        .args(["run", "--filter", "eps", "--report", path])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let has_ended = |report: Report| !report.tasks.is_empty();
+    while !Report::load(folder.path()).is_ok_and(has_ended) && running.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    running.kill().unwrap();
+    running.wait().unwrap();
+
+    let stopped = Report::load(folder.path()).unwrap();
+    let mut known: Vec<&String> = stopped.tasks.keys().chain(&stopped.left).collect();
+    known.sort();
+    let all = ["backward/eps", "eps", "gate/backward/eps", "gate/eps"];
+    assert!(!stopped.tasks.is_empty() && known == all, "{stopped:?}");
+    assert!(run(folder.path(), &["--filter", "eps", "--resume"]).status.success());
+    let resumed = Report::load(folder.path()).unwrap();
+    assert!(resumed.left.is_empty() && resumed.tasks.keys().eq(all));
+    assert!(stopped.tasks.iter().all(|(name, result)| resumed.tasks[name] == *result));
 }
 
 #[test]
