@@ -31,7 +31,7 @@ case "${1:-all}" in
     tests | verify | demo | devices) "$@" ;;
     all)
         tests
-        verify run
+        verify run --device cuda:0 --report "$pack/report"
         demo --device cuda:0 --check
         ;;
     *)

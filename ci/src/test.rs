@@ -1,10 +1,11 @@
 //! `cargo ci test`: everything that needs no GPU.
 
+use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
-use crate::shell::{self, cargo, works};
+use crate::shell::{self, cargo, command, metadata, works};
 use crate::{images, python, structure, tools};
 
 /// The builder of the images is linted and tested too. Every step builds in the profile of the tests, so that GMP, MPFR
@@ -23,6 +24,7 @@ pub(crate) fn run() -> Result<()> {
     let _ = steps.step("docs", docs);
     let _ = steps.step("doctests", || shell::run(&mut cargo(&format!("test --quiet --doc {WORKSPACE}"))));
     let _ = steps.step("tests", tests);
+    let _ = steps.step("verify", verify);
     let _ = steps.step("python", python::run);
     steps.finish()
 }
@@ -41,13 +43,24 @@ fn docs() -> Result<()> {
     shell::run(cargo(&format!("doc --no-deps --profile test {WORKSPACE}")).env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// Device tests report themselves as ignored, with the reason, where there is no GPU.
+/// Device tests report themselves as ignored, with the reason, where there is no GPU. The judgements of the host tests
+/// are left to [`verify`], which keeps a report of them.
 fn tests() -> Result<()> {
     if works(&mut cargo("nextest --version")) {
-        return shell::run(&mut cargo(&format!("nextest run {WORKSPACE} --status-level skip")));
+        let mut nextest = cargo(&format!("nextest run {WORKSPACE} --status-level skip -E"));
+        return shell::run(nextest.arg("not binary_id(cake-verify::host) or test(/^(every_host_task|task_names)_/)"));
     }
     println!("cargo-nextest is not installed: running the same tests by cargo test");
     shell::run(&mut cargo(&format!("test {WORKSPACE} --lib --bins --tests --examples")))
+}
+
+/// The matrix on the host path; its report is what CI keeps.
+fn verify() -> Result<()> {
+    shell::run(&mut cargo(&format!("build --quiet {WORKSPACE} --profile test --bin cake-verify")))?;
+    let metadata = metadata()?;
+    let target = metadata["target_directory"].as_str().context("cargo metadata has no target_directory")?;
+    let program = Path::new(target).join("debug/cake-verify");
+    shell::run(command(program).args(["run", "--report", "target/report"]))
 }
 
 /// The steps so far: name, seconds, and why a step failed.

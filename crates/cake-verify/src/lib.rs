@@ -7,7 +7,7 @@
 //! | [`cases`] | what is tried, as data, each group with its reason |
 //! | [`engine`] | memory with canaries, views, the canonical bits, the comparison |
 //! | [`checks`] | what is judged: one task for each line of the matrix |
-//! | [`report`] | counts, worst errors, failures |
+//! | [`report`] | what a run found, as text, JSON and a page; what differs between two |
 //! | [`run`], [`routes`], [`doctor`] | the commands |
 //!
 //! The command `cake-verify` runs every task in one process; `tests/device.rs` makes a test of each.

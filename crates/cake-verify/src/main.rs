@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use cake_verify::cases::random::DEFAULT_SEED;
-use cake_verify::{bench, checks, doctor, routes, run};
+use cake_verify::{bench, checks, doctor, report, routes, run};
 use clap::{Parser, Subcommand};
 
 /// Judges the Cake kernels.
@@ -20,6 +20,9 @@ enum Command {
     Run(run::Options),
     /// Times every program against the device's own copy of as many bytes; needs a GPU.
     Bench(bench::Options),
+    /// Makes pages, comparisons and plots of what `run` and `bench` wrote.
+    #[command(subcommand)]
+    Report(report::command::Command),
     /// Shows which program serves a shape on an architecture; needs no GPU.
     Routes(routes::Options),
     /// Says what is here, what would be used, and what is missing.
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Run(options) => run::run(&options),
         Command::Bench(options) => bench::bench(&options),
+        Command::Report(command) => report::command::command(&command),
         Command::Routes(options) => routes::routes(&options).map(|text| {
             print!("{text}");
             true

@@ -35,7 +35,7 @@ fn trial(task: Task, device: Option<Device>, reason: Option<&str>) -> Trial {
 fn judge(task: &Task, device: Device) -> Result<(), Failed> {
     let executable = absence::executable(env!("CARGO_BIN_EXE_cake-verify"));
     let context = Context::new(Target::Cuda(device), DEFAULT_SEED, Profile::Quick, executable);
-    let tally = task.run(&context);
+    let tally = task.run(&context).programs.total();
     // A limit that this GPU's memory cannot reach is said, and is no failure.
     tally.0.values().flat_map(|outcome| &outcome.skipped).for_each(|skipped| eprintln!("skipped: {skipped}"));
     match tally.failures() {

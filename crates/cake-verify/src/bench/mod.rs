@@ -11,11 +11,13 @@
 //! | [`host_cost`] | what a call costs the host |
 //! | [`table`], [`progress`] | what is shown |
 //! | [`mod@record`], [`csv`], [`date`] | what is kept |
+//! | [`compare`] | one record against another |
 //! | [`driver`] | the driver calls that this takes |
 //!
 //! The method is that of docs/benchmarks.md.
 
 pub mod answers;
+pub mod compare;
 pub mod csv;
 pub mod date;
 pub mod driver;
@@ -37,6 +39,7 @@ use anyhow::{Context as _, Result, bail};
 use cake_core::Device;
 
 use crate::cases::random::DEFAULT_SEED;
+use compare::Comparison;
 use driver::Gpu;
 use progress::Progress;
 use record::{DeviceFacts, Measured, Record};
@@ -70,6 +73,12 @@ pub struct Options {
     /// Writes the figures as CSV.
     #[arg(long)]
     pub csv: Option<PathBuf>,
+    /// Compares with a record of the same board, JSON or CSV; exits with 1 when a row has lost.
+    #[arg(long, value_name = "FILE", conflicts_with = "host_cost")]
+    pub against: Option<PathBuf>,
+    /// What a row may lose, in per cent.
+    #[arg(long, value_name = "PERCENT", default_value_t = compare::TOLERANCE, value_parser = compare::tolerance)]
+    pub tolerance: f64,
     /// Only lists the rows, and why each is there; needs no GPU.
     #[arg(long)]
     pub list: bool,
@@ -113,9 +122,13 @@ pub fn bench(options: &Options) -> Result<bool> {
     let gpu = Gpu::new(&Device::new(ordinal)?)?;
     // Before the work, so that a path that cannot be written is known at once.
     let file = |path: &Option<PathBuf>| path.as_deref().map(create).transpose();
+    let before = options.against.as_deref().map(Record::read).transpose()?;
     let (json, csv) = (file(&options.json)?, file(&options.csv)?);
 
     let mut record = new_record(&gpu, options)?;
+    if let Some(before) = &before {
+        compare::same_board(before, &record)?;
+    }
     println!("cake-verify {} {}, {}, seed {:#x}", record.version, record.build, record.date, record.seed);
     println!("{}", record.device);
     record.images.iter().for_each(|image| println!("image {} sha256 {}", image.op, image.sha256));
@@ -139,7 +152,13 @@ pub fn bench(options: &Options) -> Result<bool> {
     if !record.wrong.is_empty() {
         println!("{} programs were wrong", record.wrong.len());
     }
-    Ok(record.wrong.is_empty())
+    let mut kept = true;
+    if let Some(before) = &before {
+        let changes = Comparison::new(before, &record)?.of_rows_named(wanted);
+        print!("\n{}", changes.lost(options.tolerance));
+        kept = !changes.has_lost(options.tolerance);
+    }
+    Ok(kept && record.wrong.is_empty())
 }
 
 fn create(path: &Path) -> Result<BufWriter<File>> {
@@ -148,8 +167,8 @@ fn create(path: &Path) -> Result<BufWriter<File>> {
 
 fn new_record(gpu: &Gpu, options: &Options) -> Result<Record> {
     Ok(Record {
-        version: env!("CARGO_PKG_VERSION"),
-        build: if cfg!(debug_assertions) { "debug" } else { "release" },
+        version: env!("CARGO_PKG_VERSION").into(),
+        build: if cfg!(debug_assertions) { "debug" } else { "release" }.into(),
         date: date::now(),
         device: DeviceFacts::of(gpu)?,
         images: record::images(gpu.device().info().arch),
@@ -157,7 +176,7 @@ fn new_record(gpu: &Gpu, options: &Options) -> Result<Record> {
         rounds: options.rounds,
         samples: options.samples,
         flush_bytes: Flush::BYTES,
-        method: METHOD,
+        method: METHOD.into(),
         measurements: Vec::new(),
         host: Vec::new(),
         wrong: Vec::new(),

@@ -1,20 +1,22 @@
 //! The record of a run; as JSON it is what its fields say.
 
 use std::fmt;
+use std::path::Path;
 
-use serde::Serialize;
+use anyhow::{Context as _, Result};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::driver::Gpu;
 use super::times::Summary;
 
 /// Everything that a reader needs to judge the figures, and the figures.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// Of Cake.
-    pub version: &'static str,
+    pub version: String,
     /// `release`, or `debug`: then the host's times mean nothing.
-    pub build: &'static str,
+    pub build: String,
     /// UTC, when the run began.
     pub date: String,
     /// The board.
@@ -30,7 +32,7 @@ pub struct Record {
     /// Bytes that were written before each sample.
     pub flush_bytes: u64,
     /// How to read the figures.
-    pub method: &'static str,
+    pub method: String,
     /// On the device.
     pub measurements: Vec<Measured>,
     /// On the host.
@@ -40,12 +42,12 @@ pub struct Record {
 }
 
 /// A board.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // as in `DeviceInfo`
 pub struct DeviceFacts {
     pub ordinal: u32,
     pub name: String,
-    pub arch: &'static str,
+    pub arch: String,
     pub sms: u32,
     pub l2_bytes: u32,
     /// CUDA version of the driver, 1000 * major + 10 * minor.
@@ -57,16 +59,16 @@ pub struct DeviceFacts {
 }
 
 /// An embedded image.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ImageFacts {
     /// Operator.
-    pub op: &'static str,
+    pub op: String,
     /// SHA-256 as in `images.lock`.
     pub sha256: String,
 }
 
 /// What was timed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Engine {
     /// Our plan, as a user makes it.
@@ -87,7 +89,7 @@ pub enum Engine {
 }
 
 /// Times of one engine at one row.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// Name of the row.
     pub row: String,
@@ -114,12 +116,40 @@ pub struct Measured {
 }
 
 /// Host time of one kind of call.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostCost {
     /// What is called.
     pub call: String,
     /// Nanoseconds.
     pub ns: Summary,
+}
+
+impl Engine {
+    /// All of them.
+    pub const ALL: [Engine; 7] =
+        [Engine::Routed, Engine::Forced, Engine::Copy, Engine::Add, Engine::CopyAdd, Engine::Empty, Engine::Nothing];
+
+    /// Whether other engines of its row are set against it.
+    pub const fn is_reference(self) -> bool {
+        matches!(self, Engine::Copy | Engine::Add | Engine::CopyAdd)
+    }
+}
+
+impl Record {
+    /// A record in a file, as JSON or as CSV.
+    pub fn read(path: &Path) -> Result<Record> {
+        let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+        let record = match text.starts_with('#') {
+            true => Record::read_csv(&text),
+            false => serde_json::from_str(&text).map_err(Into::into),
+        };
+        record.with_context(|| format!("{}: not a record of `cake-verify bench`", path.display()))
+    }
+
+    /// The reference of a row.
+    pub fn reference(&self, row: &str) -> Option<&Measured> {
+        self.measurements.iter().find(|measured| measured.row == row && measured.engine.is_reference())
+    }
 }
 
 impl fmt::Display for Engine {
@@ -144,7 +174,7 @@ impl DeviceFacts {
         Ok(DeviceFacts {
             ordinal: info.ordinal,
             name: info.name.clone(),
-            arch: info.arch.target(),
+            arch: info.arch.target().into(),
             sms: info.sms,
             l2_bytes: info.l2_bytes,
             driver: cake_core::Device::driver_version()?,
@@ -168,25 +198,30 @@ impl fmt::Display for DeviceFacts {
     }
 }
 
-/// The images that a benchmark on an architecture uses.
+/// The images of an architecture that are timed and judged.
 pub fn images(arch: cake_core::Arch) -> Vec<ImageFacts> {
-    let hex = |bytes: &[u8]| Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let sha256 = |op: &'static str| hex(&Sha256::digest(cake_kernels::image(op, arch).compressed));
     let ops = cake_kernels::OPS.iter().filter(|op| ["probe", "rmsnorm", "silu_gate"].contains(op));
-    ops.map(|op| ImageFacts { op, sha256: hex(cake_kernels::image(op, arch).compressed) }).collect()
+    ops.map(|op| ImageFacts { op: (*op).into(), sha256: sha256(op) }).collect()
+}
+
+/// Bytes as digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::bench::times::Times;
 
-    pub(in crate::bench) fn summary(nanoseconds: u64) -> Summary {
+    pub(crate) fn summary(nanoseconds: u64) -> Summary {
         let mut times = Times::new();
         times.record(nanoseconds);
         times.summary()
     }
 
-    pub(in crate::bench) fn measured(row: &str, engine: Engine, nanoseconds: u64) -> Measured {
+    pub(crate) fn measured(row: &str, engine: Engine, nanoseconds: u64) -> Measured {
         Measured {
             row: row.into(),
             why: "one, or another".into(),
@@ -202,15 +237,15 @@ pub(super) mod tests {
         }
     }
 
-    pub(in crate::bench) fn record() -> Record {
+    pub(crate) fn record() -> Record {
         Record {
-            version: "0.1.0",
-            build: "release",
+            version: "0.1.0".into(),
+            build: "release".into(),
             date: "1970-01-01T00:00:00Z".into(),
             device: DeviceFacts {
                 ordinal: 0,
                 name: "H200".into(),
-                arch: "sm_90a",
+                arch: "sm_90a".into(),
                 sms: 132,
                 l2_bytes: 60 << 20,
                 driver: 13000,
@@ -222,7 +257,7 @@ pub(super) mod tests {
             rounds: 1,
             samples: 1,
             flush_bytes: 1,
-            method: "",
+            method: String::new(),
             measurements: vec![measured("a", Engine::Routed, 1000), measured("a", Engine::Copy, 900)],
             host: vec![HostCost { call: "views".into(), ns: summary(90) }],
             wrong: Vec::new(),
@@ -236,5 +271,6 @@ pub(super) mod tests {
         assert_eq!(json["measurements"][0]["engine"], "routed");
         assert_eq!(json["measurements"][1]["ns"]["p50"], 900);
         assert_eq!(json["images"][0]["sha256"].as_str().unwrap().len(), 64);
+        assert_eq!(serde_json::from_value::<Record>(json).unwrap(), record());
     }
 }

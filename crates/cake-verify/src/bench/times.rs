@@ -1,14 +1,14 @@
 //! Times in a histogram, and what is reported of them.
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Times of one engine at one row, or of one kind of host call.
 #[derive(Clone, Debug)]
 pub struct Times(Histogram<u64>);
 
 /// What is kept of [`Times`]: nanoseconds, exact to one part in ten thousand.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // percentiles by their number
 pub struct Summary {
     pub samples: u64,

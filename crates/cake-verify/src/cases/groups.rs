@@ -12,7 +12,7 @@ use super::values::{Values, Weights};
 use super::{ALIGNED, Case, Form, Layouts};
 
 /// How much is tried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
     /// Every group, small: under a minute on two cores.
@@ -27,6 +27,14 @@ impl Profile {
         match self {
             Profile::Quick => 1 << 20,
             Profile::Full => 1 << 28,
+        }
+    }
+
+    /// Its name on the command line.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Profile::Quick => "quick",
+            Profile::Full => "full",
         }
     }
 

@@ -63,12 +63,13 @@ pub fn without_device(seed: u64) -> Result<String, String> {
         other => return Err(format!("expected 0 devices or Error::DriverMissing, got {other:?}")),
     }
     let case = Case::new(3, 128);
-    let tally = matrix::judge(&case, &Target::Host, seed, 4096, true);
-    let tally = tally.merge(matrix::judge(&BackwardCase::of(case), &Target::Host, seed, 4096, true));
-    let tally = tally.merge(matrix::judge(&GateCase::new(3, 128), &Target::Host, seed, 4096, true));
-    let tally = tally.merge(matrix::judge(&GateBackwardCase::new(3, 128), &Target::Host, seed, 4096, true));
-    if tally.failures() > 0 {
-        return Err(tally.messages());
+    let results = matrix::judge(&case, &Target::Host, seed, 4096, true);
+    let results = results.merge(matrix::judge(&BackwardCase::of(case), &Target::Host, seed, 4096, true));
+    let results = results.merge(matrix::judge(&GateCase::new(3, 128), &Target::Host, seed, 4096, true));
+    let results = results.merge(matrix::judge(&GateBackwardCase::new(3, 128), &Target::Host, seed, 4096, true));
+    let total = results.total();
+    if total.failures() > 0 {
+        return Err(total.messages());
     }
     Ok(format!("{error}; the host path works"))
 }

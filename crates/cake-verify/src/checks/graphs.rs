@@ -2,23 +2,28 @@
 
 use cake_core::Error;
 
-use super::{Context, Task};
+use super::operator::Operator;
+use super::{Context, Task, each_program};
 use crate::cases::gate::{GateBackwardCase, GateCase, GateForm};
 use crate::cases::values::Values;
 use crate::cases::{BackwardCase, Case, Form};
 use crate::engine::driver::Graph;
 use crate::engine::setup::Setup;
 use crate::engine::subject::Subject;
+use crate::report::ByProgram;
 
 const CHECK: &str = "graphs";
 
 /// A task for each way to capture.
-pub fn tasks() -> [Task; 3] {
-    let task = |name, why, run| Task::single(CHECK, name, why, run).device().alone();
+pub fn tasks() -> [Task; 4] {
+    let single = |name, why, run| Task::single(CHECK, name, why, run).device().alone();
+    let why = "a replay reads what the captured call left behind";
+    let each = |name, run, operator| Task::by_program(name, why, run).device().alone().of(operator);
     [
-        task("graphs/cold", "an image is loaded inside a capture, which poisons the context", cold),
-        task("graphs/replays", "a replay reads what the captured call left behind", replays),
-        task("graphs/no_rows", "a call of zero rows breaks a capture", no_rows),
+        single("graphs/cold", "an image is loaded inside a capture, which poisons the context", cold),
+        each("graphs/replays", replays as fn(&Context) -> ByProgram, Operator::Rmsnorm),
+        each("graphs/gate_replays", gate_replays, Operator::SiluGate),
+        single("graphs/no_rows", "a call of zero rows breaks a capture", no_rows),
     ]
 }
 
@@ -52,31 +57,33 @@ fn cold_of<C: Subject>(context: &Context, case: &C) -> Result<(), String> {
 }
 
 /// Every program: captured once, replayed with new data in the same memory.
-fn replays(context: &Context) -> Result<(), String> {
+fn replays(context: &Context) -> ByProgram {
+    let mut results = ByProgram::default();
     for form in Form::COMMON {
         for width in [128, 1000, 6144] {
             let case = Case::new(300, width).form(form);
-            replay(context, &BackwardCase::of(case.clone()))?;
-            replay(context, &case)?;
+            results = results.merge(replay(context, &BackwardCase::of(case.clone())));
+            results = results.merge(replay(context, &case));
         }
     }
+    results
+}
+
+fn gate_replays(context: &Context) -> ByProgram {
+    let mut results = ByProgram::default();
     for form in GateForm::ALL {
         for width in [128, 1000] {
             let case = GateCase { form, ..GateCase::new(300, width) };
-            replay(context, &case)?;
-            replay(context, &GateBackwardCase::of(case))?;
+            results = results.merge(replay(context, &case));
+            results = results.merge(replay(context, &GateBackwardCase::of(case)));
         }
     }
-    Ok(())
+    results
 }
 
-fn replay<C: Subject>(context: &Context, case: &C) -> Result<(), String> {
-    let spec = case.spec();
-    for way in context.target.plans::<C::Op>(&spec).map_err(text)?.iter() {
+fn replay<C: Subject>(context: &Context, case: &C) -> ByProgram {
+    each_program(context, CHECK, case, |_, way| {
         let mut setup = Setup::new(case, &context.target, context.seed).map_err(text)?;
-        if way.obstacle(&spec, setup.shape().map_err(text)?).is_some() {
-            continue;
-        }
         way.plan.warm_up().map_err(text)?;
         let graph = {
             let stream = setup.lane.stream().ok_or("needs a GPU")?;
@@ -90,10 +97,10 @@ fn replay<C: Subject>(context: &Context, case: &C) -> Result<(), String> {
             other.norm_mut().values = [Values::Normal, Values::Large, Values::NotNumbers][round % 3];
             setup.replace(other.expected(context.seed + round as u64)).map_err(text)?;
             graph.launch(setup.lane.stream().ok_or("needs a GPU")?)?;
-            setup.expect_canonical().map_err(|error| format!("{} replay {round}: {error}", way.name))?;
+            setup.expect_canonical().map_err(|error| format!("replay {round}: {error}"))?;
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// A forward that launches nothing, and a backward that writes zeros.

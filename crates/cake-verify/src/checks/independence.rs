@@ -3,14 +3,14 @@
 
 use cake_core::{Plan, Result};
 
-use super::{Context, Task};
+use super::operator::Operator;
+use super::{Context, Task, each_program};
 use crate::cases::gate::{GateBackwardCase, GateCase, GateForm};
 use crate::cases::values::Values;
 use crate::cases::{BackwardCase, Case, Form};
 use crate::engine::setup::{Outputs, Setup};
 use crate::engine::subject::Subject;
-use crate::engine::target::Target;
-use crate::report::Tally;
+use crate::report::ByProgram;
 
 const CHECK: &str = "independence";
 
@@ -24,26 +24,27 @@ pub fn tasks() -> impl Iterator<Item = Task> {
     const WHY: &str = "a block size or program chosen from the number of rows shows in the bits";
     let norms = WIDTHS
         .into_iter()
-        .map(|width| Task::new(format!("independence/h{width}"), WHY, move |context| of_width(context, width)));
-    norms.chain([Task::new("independence/gate", WHY, of_gates)])
+        .map(|width| Task::by_program(format!("independence/h{width}"), WHY, move |context| of_width(context, width)));
+    let norms = norms.map(|task| task.of(Operator::Rmsnorm));
+    norms.chain([Task::by_program("independence/gate", WHY, of_gates).of(Operator::SiluGate)])
 }
 
-fn of_gates(context: &Context) -> Tally {
-    let mut tally = Tally::default();
+fn of_gates(context: &Context) -> ByProgram {
+    let mut results = ByProgram::default();
     for (width, form) in [(64, 0), (128, 0), (128, 1), (128, 2), (128, 3), (512, 0), (1000, 0)] {
         for rows in ROWS.into_iter().filter(|rows| rows * u64::from(width) <= context.profile.most_elements()) {
             let case = GateCase { form: GateForm::ALL[form], ..GateCase::new(rows, width) };
             let norm = Case { rstd: false, ..case.norm.clone() };
             let backward = GateBackwardCase::of(GateCase { norm, ..case.clone() });
-            tally.judge_result(CHECK, &case.to_string(), compare(&context.target, context.seed, &case));
-            tally.judge_result(CHECK, &backward.to_string(), compare(&context.target, context.seed, &backward));
+            results = results.merge(compare(context, &case));
+            results = results.merge(compare(context, &backward));
         }
     }
-    tally
+    results
 }
 
-fn of_width(context: &Context, width: u32) -> Tally {
-    let mut tally = Tally::default();
+fn of_width(context: &Context, width: u32) -> ByProgram {
+    let mut results = ByProgram::default();
     for form in Form::COMMON {
         for rows in ROWS {
             let elements = rows * u64::from(width);
@@ -52,40 +53,34 @@ fn of_width(context: &Context, width: u32) -> Tally {
             }
             let case = Case { values: Values::Normal, ..Case::new(rows, width).form(form) };
             let backward = BackwardCase::of(case.clone());
-            tally.judge_result(CHECK, &case.to_string(), compare(&context.target, context.seed, &case));
-            tally.judge_result(CHECK, &backward.to_string(), compare(&context.target, context.seed, &backward));
+            results = results.merge(compare(context, &case));
+            results = results.merge(compare(context, &backward));
         }
     }
-    tally
+    results
 }
 
 /// The first, middle and last row of a call against the same rows alone.
-fn compare<C: Subject>(target: &Target, seed: u64, case: &C) -> Result<(), String> {
-    let text = |error: cake_core::Error| error.to_string();
-    let many = Setup::new(case, target, seed).map_err(text)?;
+fn compare<C: Subject>(context: &Context, case: &C) -> ByProgram {
     let mut alone = case.clone();
     alone.norm_mut().lead = vec![1];
-    let spec = case.spec();
-    for way in target.plans::<C::Op>(&spec).map_err(text)?.iter() {
-        if way.obstacle(&spec, many.shape().map_err(text)?).is_some() {
-            continue;
-        }
-        let outputs = run(&many, &way.plan).map_err(text)?;
+    each_program(context, CHECK, case, |many, way| {
+        let text = |error: cake_core::Error| error.to_string();
+        let outputs = run(many, &way.plan).map_err(text)?;
         for row in [0, case.norm().rows() as usize / 2, case.norm().rows() as usize - 1] {
-            let single = Setup::with(&alone, target, case.alone(&many.expected, row)).map_err(text)?;
+            let single = Setup::with(&alone, &context.target, case.alone(&many.expected, row)).map_err(text)?;
             let own = run(&single, &way.plan).map_err(text)?;
             for (name, columns) in many.output_columns().filter(|(name, _)| *name != "dw") {
                 for column in 0..columns {
                     let (among, one) = (many.bits(&outputs, name, row, column), single.bits(&own, name, 0, column));
                     if among != one {
-                        let way = &way.name;
-                        return Err(format!("{way} {name} row {row} column {column}: {among:x?}, alone {one:x?}"));
+                        return Err(format!("{name} row {row} column {column}: {among:x?}, alone {one:x?}"));
                     }
                 }
             }
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn run<C: Subject>(setup: &Setup<C>, plan: &Plan<C::Op>) -> Result<Outputs> {

@@ -4,27 +4,28 @@ use cake_core::{Error, Result};
 use rayon::prelude::*;
 
 use super::accuracy::Accuracy;
+use super::operator::Operator;
 use super::{Context, Task};
 use crate::cases::groups::{Group, Profile};
 use crate::engine::setup::{Outputs, Setup};
 use crate::engine::target::{Target, Way};
-use crate::report::Tally;
+use crate::report::ByProgram;
 
 /// A task that judges a group.
 pub fn task<C: Accuracy>(group: Group<C>) -> Task {
     let (name, steps) = (group.name.clone(), group.cases.len());
     let run = move |context: &Context| {
         let judge = |case: &C| {
-            let tally = judge(case, &context.target, context.seed, accuracy_elements(context.profile), group.forced);
+            let results = judge(case, &context.target, context.seed, accuracy_elements(context.profile), group.forced);
             context.step();
-            tally
+            results
         };
         // Large cases one after the other, so that memory holds them.
         let (small, large): (Vec<&C>, Vec<&C>) = group.cases.iter().partition(|case| case.norm().elements() < 1 << 26);
-        let small = small.into_par_iter().map(judge).reduce(Tally::default, Tally::merge);
-        large.into_iter().map(judge).fold(small, Tally::merge)
+        let small = small.into_par_iter().map(judge).reduce(ByProgram::default, ByProgram::merge);
+        large.into_iter().map(judge).fold(small, ByProgram::merge)
     };
-    Task::new(name, group.why, run).steps(steps)
+    Task::by_program(name, group.why, run).steps(steps).of(Operator::of::<C::Op>())
 }
 
 /// Elements of a case that MPFR looks at: a microsecond each.
@@ -33,16 +34,16 @@ fn accuracy_elements(profile: Profile) -> usize {
 }
 
 /// Judges one case, by every program that can serve it if `forced`.
-pub fn judge<C: Accuracy>(case: &C, target: &Target, seed: u64, accuracy_elements: usize, forced: bool) -> Tally {
-    let mut tally = Tally::default();
-    if let Err(error) = judge_into(&mut tally, case, target, seed, accuracy_elements, forced) {
-        tally.judge("bits", Some(format!("{case}: {error}")));
+pub fn judge<C: Accuracy>(case: &C, target: &Target, seed: u64, accuracy_elements: usize, forced: bool) -> ByProgram {
+    let mut results = ByProgram::default();
+    if let Err(error) = judge_into(&mut results, case, target, seed, accuracy_elements, forced) {
+        results.at(target.routed()).judge("bits", Some(format!("{case}: {error}")));
     }
-    tally
+    results
 }
 
 fn judge_into<C: Accuracy>(
-    tally: &mut Tally,
+    results: &mut ByProgram,
     case: &C,
     target: &Target,
     seed: u64,
@@ -57,6 +58,7 @@ fn judge_into<C: Accuracy>(
         if i > 0 {
             setup.reset()?;
         }
+        let tally = results.at(&way.name);
         let what = || format!("[{case}] {}", way.name);
         let result = setup.run(&way.plan);
         let outputs = setup.outputs()?;
@@ -79,7 +81,7 @@ fn judge_into<C: Accuracy>(
         tally.judge("surroundings", outside.first().map(|difference| format!("{}: {difference}", what())));
     }
     let changed = setup.input_changes()?;
-    tally.judge("surroundings", changed.first().map(|change| format!("[{case}] input {change}")));
+    results.at(target.routed()).judge("surroundings", changed.first().map(|change| format!("[{case}] input {change}")));
     Ok(())
 }
 

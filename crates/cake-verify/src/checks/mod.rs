@@ -29,20 +29,23 @@ pub mod handles;
 pub mod independence;
 pub mod limits;
 pub mod matrix;
+pub mod operator;
 pub mod repeats;
 pub mod threads;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use cake_core::DeviceInfo;
 
 use crate::cases::groups::{self, Profile};
-use crate::engine::target::Target;
-use crate::report::Tally;
+use crate::engine::setup::Setup;
+use crate::engine::subject::Subject;
+use crate::engine::target::{Target, Way};
+use crate::report::tally::ALL;
+use crate::report::{ByProgram, Tally, TaskResult};
+use operator::Operator;
 
 /// What tasks are told.
 #[derive(Debug)]
@@ -57,14 +60,12 @@ pub struct Context {
     pub executable: PathBuf,
     /// Steps done, for a progress bar.
     pub done: AtomicU64,
-    /// Wall time of each task that has ended.
-    pub seconds: Mutex<BTreeMap<String, f64>>,
 }
 
 impl Context {
     /// A context without progress.
     pub fn new(target: Target, seed: u64, profile: Profile, executable: PathBuf) -> Context {
-        Context { target, seed, profile, executable, done: AtomicU64::new(0), seconds: Mutex::default() }
+        Context { target, seed, profile, executable, done: AtomicU64::new(0) }
     }
 
     /// Counts a step.
@@ -79,6 +80,8 @@ pub struct Task {
     pub name: String,
     /// What would be found.
     pub why: &'static str,
+    /// What is judged; none of them where it is several at once.
+    pub operator: Option<Operator>,
     /// Steps of the progress bar.
     pub steps: u64,
     /// Whether the task calls [`Context::step`] itself, or is one step.
@@ -88,17 +91,27 @@ pub struct Task {
     pub alone: bool,
     /// Whether it needs a GPU.
     pub device: bool,
-    run: Box<dyn Fn(&Context) -> Tally + Send + Sync>,
+    run: Box<dyn Fn(&Context) -> ByProgram + Send + Sync>,
 }
 
 impl Task {
+    /// A task that judges plans as users make them.
     fn new(
         name: impl Into<String>,
         why: &'static str,
         run: impl Fn(&Context) -> Tally + Send + Sync + 'static,
     ) -> Task {
+        Task::by_program(name, why, move |context| ByProgram::of(context.target.routed(), run(context)))
+    }
+
+    /// A task that tells which program it judges.
+    fn by_program(
+        name: impl Into<String>,
+        why: &'static str,
+        run: impl Fn(&Context) -> ByProgram + Send + Sync + 'static,
+    ) -> Task {
         let (name, run) = (name.into(), Box::new(run));
-        Task { name, why, steps: 1, steps_itself: false, alone: false, device: false, run }
+        Task { name, why, operator: None, steps: 1, steps_itself: false, alone: false, device: false, run }
     }
 
     /// A task with one judgement, of the check `check`.
@@ -119,6 +132,10 @@ impl Task {
         Task { steps: steps as u64, steps_itself: true, ..self }
     }
 
+    fn of(self, operator: Operator) -> Task {
+        Task { operator: Some(operator), ..self }
+    }
+
     fn alone(self) -> Task {
         Task { alone: true, ..self }
     }
@@ -128,22 +145,46 @@ impl Task {
     }
 
     /// Runs it. A panic is a failure of the task, not of the run.
-    pub fn run(&self, context: &Context) -> Tally {
+    pub fn run(&self, context: &Context) -> TaskResult {
         let start = Instant::now();
         let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (self.run)(context)));
         if !self.steps_itself {
             context.step();
         }
-        let mut seconds = context.seconds.lock().unwrap_or_else(PoisonError::into_inner);
-        seconds.insert(self.name.clone(), start.elapsed().as_secs_f64());
-        caught.unwrap_or_else(|panic| {
+        let programs = caught.unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<String>().map(String::as_str);
             let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
             let mut tally = Tally::default();
             tally.judge("panics", Some(format!("{}: {text}", self.name)));
-            tally
-        })
+            ByProgram::of(context.target.routed(), tally)
+        });
+        let op = self.operator.map_or(ALL, Operator::name).into();
+        TaskResult { op, seconds: start.elapsed().as_secs_f64(), programs }
     }
+}
+
+/// Judges every program that can serve a case; what goes wrong before that is a failure of the routed one.
+fn each_program<C: Subject>(
+    context: &Context,
+    check: &str,
+    case: &C,
+    judge: impl Fn(&Setup<C>, &Way<C::Op>) -> Result<(), String>,
+) -> ByProgram {
+    let mut results = ByProgram::default();
+    let mut judge_all = || -> cake_core::Result<()> {
+        let (spec, setup) = (case.spec(), Setup::new(case, &context.target, context.seed)?);
+        let shape = setup.shape()?;
+        for way in context.target.plans::<C::Op>(&spec)?.iter().filter(|way| way.obstacle(&spec, shape).is_none()) {
+            let what = || format!("[{case}] {}", way.name);
+            let problem = judge(&setup, way).err().map(|problem| format!("{}: {problem}", what()));
+            results.at(&way.name).judge(check, problem);
+        }
+        Ok(())
+    };
+    if let Err(error) = judge_all() {
+        results.at(context.target.routed()).judge(check, Some(format!("[{case}] {error}")));
+    }
+    results
 }
 
 impl std::fmt::Debug for Task {

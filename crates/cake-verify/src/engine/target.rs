@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex};
 use cake_core::{Device, Op, Place, Plan, Program, Result, Shape, Stream};
 use cake_rmsnorm::RmsNormForward;
 
+use crate::report::tally::{HOST, ROUTED};
+
 /// The host, or a GPU.
 #[derive(Clone, Debug)]
 pub enum Target {
@@ -33,6 +35,14 @@ impl Target {
         }
     }
 
+    /// What stands for a program in reports where a plan is made as a user makes it.
+    pub fn routed(&self) -> &'static str {
+        match self {
+            Target::Host => HOST,
+            Target::Cuda(_) => ROUTED,
+        }
+    }
+
     /// A plan as a user makes it.
     pub fn plan<O: Op>(&self, spec: &O::Spec) -> Result<Plan<O>> {
         match self {
@@ -56,7 +66,7 @@ impl Target {
     }
 
     fn make_plans<O: Op>(&self, spec: &O::Spec) -> Result<Vec<Way<O>>> {
-        let mut ways = vec![Way { name: "routed".into(), program: None, plan: self.plan(spec)? }];
+        let mut ways = vec![Way { name: self.routed().into(), program: None, plan: self.plan(spec)? }];
         if let Target::Cuda(device) = self {
             for program in O::programs(spec, device.info().arch) {
                 let name = program.to_string();
@@ -78,7 +88,7 @@ impl Target {
 
 /// One way to compute a case.
 pub struct Way<O: Op = RmsNormForward> {
-    /// `routed`, or the program's name.
+    /// [`Target::routed`], or the program's name.
     pub name: String,
     /// The forced program.
     pub program: Option<&'static Program>,

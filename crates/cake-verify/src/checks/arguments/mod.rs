@@ -11,6 +11,7 @@ mod workspaces;
 use cake_core::{Dtype, Error, Op, Place, Plan};
 use cake_rmsnorm::{BackwardSpec, CombineDw, CombineSpec, ForwardPlan, RmsNormBackward, RmsNormForward, Spec};
 
+use super::operator::Operator;
 use super::{Context, Task};
 use crate::cases::gate::GateCase;
 use crate::cases::{BackwardCase, Case, Form};
@@ -39,7 +40,8 @@ pub fn tasks() -> impl Iterator<Item = Task> {
     let forward = refusals::KINDS.iter().map(|(kind, refusals)| refused(format!("arguments/{kind}"), refusals));
     let backward = refused("arguments/backward".into(), backward::REFUSALS);
     let combine = refused("arguments/combine".into(), combine::REFUSALS);
-    let accepted = Task::new("arguments/accepted", "slices that touch no common byte are refused", accepted::judge);
+    let accepted = Task::new("arguments/accepted", "slices that touch no common byte are refused", accepted::judge)
+        .of(Operator::Rmsnorm);
     let plans = Task::new("arguments/plans", "a plan is made that no program serves", judge_plans);
     let gates =
         [refused("arguments/gate".into(), gate::FORWARD), refused("arguments/gate_backward".into(), gate::BACKWARD)];
@@ -57,6 +59,7 @@ fn refused<C: Subject>(name: String, refusals: &'static [Refusal<C>]) -> Task {
         }
         tally
     })
+    .of(Operator::of::<C::Op>())
 }
 
 /// The case that refusals start from; two leading dimensions, so that there are strides to get wrong.

@@ -5,6 +5,7 @@ use cake_rmsnorm::Backward;
 
 use super::{CHECK, expect, nothing_written, text};
 use crate::cases::{BackwardCase, Case};
+use crate::checks::operator::Operator;
 use crate::checks::{Context, Task};
 use crate::engine::call::{Arguments, BackwardCall};
 use crate::engine::memory::Argument;
@@ -14,7 +15,7 @@ use crate::engine::target::Lane;
 /// One task.
 pub(super) fn task() -> Task {
     let why = "sums are written to memory that nobody lent";
-    Task::single(CHECK, "arguments/workspaces", why, judge).device()
+    Task::single(CHECK, "arguments/workspaces", why, judge).device().of(Operator::Rmsnorm)
 }
 
 fn judge(context: &Context) -> Result<(), String> {

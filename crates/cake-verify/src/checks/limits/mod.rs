@@ -12,6 +12,7 @@ use rayon::prelude::*;
 use self::backward::Gradients;
 use self::forward::Norms;
 use self::gate::{GateGradients, Gates};
+use super::operator::Operator;
 use super::{Context, Task};
 use crate::cases::layout::Placed;
 use crate::cases::values::Values;
@@ -21,7 +22,7 @@ use crate::engine::driver::Current;
 use crate::engine::memory::{Argument, Memory};
 use crate::engine::subject::Subject;
 use crate::engine::target::Lane;
-use crate::report::Tally;
+use crate::report::ByProgram;
 
 const CHECK: &str = "limits";
 
@@ -91,24 +92,26 @@ const GATE_BACKWARD: [Limit; 5] = [
 
 /// A task for each limit.
 pub fn tasks() -> impl Iterator<Item = Task> {
-    let forward = FORWARD.iter().map(|limit| task(limit, reach::<Norms>));
-    let norms = forward.chain(BACKWARD.iter().map(|limit| task(limit, reach::<Gradients>)));
-    let gates = GATE.iter().map(|limit| task(limit, reach::<Gates>));
-    norms.chain(gates).chain(GATE_BACKWARD.iter().map(|limit| task(limit, reach::<GateGradients>)))
+    let forward = FORWARD.iter().map(task::<Norms>);
+    let norms = forward.chain(BACKWARD.iter().map(task::<Gradients>));
+    let gates = GATE.iter().map(task::<Gates>);
+    norms.chain(gates).chain(GATE_BACKWARD.iter().map(task::<GateGradients>))
 }
 
-fn task(limit: &'static Limit, reach: fn(&Limit, &Context) -> Result<Option<String>, String>) -> Task {
+fn task<B: Blocks>(limit: &'static Limit) -> Task {
     const WHY: &str = "an element offset or a row number wraps at 32 bits";
     let judge = move |context: &Context| {
-        let mut tally = Tally::default();
-        match reach(limit, context) {
-            Ok(None) => tally.judge(CHECK, None),
-            Ok(Some(reason)) => tally.skip(CHECK, format!("{}: {reason}", limit.name)),
-            Err(problem) => tally.judge(CHECK, Some(format!("{}: {problem}", limit.name))),
+        let mut results = ByProgram::default();
+        let reached = reach::<B>(&mut results, limit, context);
+        let routed = results.at(context.target.routed());
+        match reached {
+            Ok(None) => {}
+            Ok(Some(reason)) => routed.skip(CHECK, format!("{}: {reason}", limit.name)),
+            Err(problem) => routed.judge(CHECK, Some(format!("{}: {problem}", limit.name))),
         }
-        tally
+        results
     };
-    Task::new(limit.name, WHY, judge).device().alone()
+    Task::by_program(limit.name, WHY, judge).device().alone().of(Operator::of::<<B::Case as Subject>::Op>())
 }
 
 impl Limit {
@@ -172,8 +175,8 @@ trait Blocks: Sized {
     fn judge(&self, limit: &Limit, lane: &Lane) -> Result<(), String>;
 }
 
-/// Runs a limit; a reason when it cannot be run here.
-fn reach<B: Blocks>(limit: &Limit, context: &Context) -> Result<Option<String>, String> {
+/// Runs a limit by every program that can serve it; a reason when it cannot be run here.
+fn reach<B: Blocks>(results: &mut ByProgram, limit: &Limit, context: &Context) -> Result<Option<String>, String> {
     let device = context.target.device().ok_or("needs a GPU")?;
     let [inputs, outputs] = B::tensors(limit);
     let [in_bytes, out_bytes] = limit.bytes();
@@ -188,17 +191,21 @@ fn reach<B: Blocks>(limit: &Limit, context: &Context) -> Result<Option<String>, 
     }
     for way in ways.iter() {
         let lane = context.target.lane().map_err(text)?;
-        let result = (|| {
+        let serve = || {
             let workspace = way.plan.workspace_bytes(limit.rows as u32);
             let blocks = B::new(limit, context, &lane, workspace).map_err(text)?;
             let call = blocks.call(limit);
             if way.obstacle(&spec, call.check(&spec, &lane).map_err(text)?).is_some() {
-                return Ok(());
+                return Ok(false);
             }
             call.run(&way.plan, &lane).map_err(text)?;
-            blocks.judge(limit, &lane)
-        })();
-        result.map_err(|problem: String| format!("{}: {problem}", way.name))?;
+            blocks.judge(limit, &lane).map(|()| true)
+        };
+        let what = |problem: String| format!("{} {}: {problem}", limit.name, way.name);
+        match serve() {
+            Ok(false) => {}
+            result => results.at(&way.name).judge(CHECK, result.err().map(what)),
+        }
     }
     Ok(None)
 }
