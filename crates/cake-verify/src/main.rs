@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-use cake_verify::cases::random::DEFAULT_SEED;
 use cake_verify::{bench, checks, doctor, report, routes, run};
 use clap::{Parser, Subcommand};
 
@@ -27,12 +26,9 @@ enum Command {
     Routes(routes::Options),
     /// Says what is here, what would be used, and what is missing.
     Doctor,
-    /// For `run`: asks a process without devices what it finds.
-    #[command(name = checks::absence::SUBCOMMAND, hide = true)]
-    WithoutDevice,
-    /// For `run`: uses one device in a process of its own.
-    #[command(name = checks::devices::SUBCOMMAND, hide = true)]
-    OnOneDevice { ordinal: u32 },
+    /// For `run`: work in a process of its own.
+    #[command(subcommand, hide = true)]
+    Fresh(checks::fresh::Work),
 }
 
 fn main() -> ExitCode {
@@ -48,8 +44,10 @@ fn main() -> ExitCode {
             print!("{}", doctor::doctor());
             Ok(true)
         }
-        Command::WithoutDevice => said(checks::absence::without_device(DEFAULT_SEED)),
-        Command::OnOneDevice { ordinal } => said(checks::devices::on_one_device(ordinal, DEFAULT_SEED)),
+        Command::Fresh(work) => work.run().map_err(anyhow::Error::msg).map(|found| {
+            println!("{found}");
+            true
+        }),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,
@@ -59,10 +57,4 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
-}
-
-/// Prints what a fresh process has found.
-fn said(found: Result<String, String>) -> anyhow::Result<bool> {
-    println!("{}", found.map_err(anyhow::Error::msg)?);
-    Ok(true)
 }

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use cake_verify::checks::absence;
+use cake_verify::checks::fresh;
 use cake_verify::report::Report;
 
 fn verify(arguments: &[&str]) -> Output {
-    let executable = absence::executable(env!("CARGO_BIN_EXE_cake-verify"));
+    let executable = fresh::executable(env!("CARGO_BIN_EXE_cake-verify"));
     Command::new(executable).args(arguments).output().expect("the command starts")
 }
 
@@ -54,7 +54,7 @@ fn a_run_is_resumed_by_what_it_lacks() {
 fn a_run_that_was_stopped_is_resumed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
-    let mut running = Command::new(absence::executable(env!("CARGO_BIN_EXE_cake-verify")))
+    let mut running = Command::new(fresh::executable(env!("CARGO_BIN_EXE_cake-verify")))
         .args(["run", "--filter", "eps", "--report", path])
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -4,7 +4,7 @@
 use cake_core::Device;
 use cake_verify::cases::groups::Profile;
 use cake_verify::cases::random::DEFAULT_SEED;
-use cake_verify::checks::{self, Context, Task, absence};
+use cake_verify::checks::{self, Context, Task, fresh};
 use cake_verify::engine::target::Target;
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -33,7 +33,7 @@ fn trial(task: Task, device: Option<Device>, reason: Option<&str>) -> Trial {
 }
 
 fn judge(task: &Task, device: Device) -> Result<(), Failed> {
-    let executable = absence::executable(env!("CARGO_BIN_EXE_cake-verify"));
+    let executable = fresh::executable(env!("CARGO_BIN_EXE_cake-verify"));
     let context = Context::new(Target::Cuda(device), DEFAULT_SEED, Profile::Quick, executable);
     let tally = task.run(&context).programs.total();
     // A limit that this GPU's memory cannot reach is said, and is no failure.

@@ -2,12 +2,12 @@
 
 use cake_verify::cases::groups::Profile;
 use cake_verify::cases::random::DEFAULT_SEED;
-use cake_verify::checks::{self, Context, absence};
+use cake_verify::checks::{self, Context, fresh};
 use cake_verify::engine::target::Target;
 
 /// Runs the tasks whose names begin like this, and says how many there were.
 fn judge(prefix: &str) -> usize {
-    let executable = absence::executable(env!("CARGO_BIN_EXE_cake-verify"));
+    let executable = fresh::executable(env!("CARGO_BIN_EXE_cake-verify"));
     let context = Context::new(Target::Host, DEFAULT_SEED, Profile::Quick, executable);
     let tasks = checks::tasks(Profile::Quick, None);
     let tasks: Vec<_> = tasks.iter().filter(|task| !task.device && task.name.starts_with(prefix)).collect();

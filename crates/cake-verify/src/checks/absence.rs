@@ -1,12 +1,9 @@
 //! Without a GPU, or without a driver: typed errors, no panic, and the host path works. A fresh process is asked, with
 //! no device visible; on a machine without libcuda that process finds no driver.
 
-use std::env;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
-
 use cake_core::{Device, Error};
 
+use super::fresh::Work;
 use super::{Context, Task};
 use crate::cases::gate::{GateBackwardCase, GateCase};
 use crate::cases::{BackwardCase, Case};
@@ -16,36 +13,14 @@ use crate::report::Tally;
 
 const CHECK: &str = "absence";
 
-/// The argument that makes `cake-verify` be the fresh process.
-pub const SUBCOMMAND: &str = "without-device";
-
-/// The `cake-verify` that a test asks: the one that nextest unpacked from an archive, or else the one that Cargo built.
-pub fn executable(built: &str) -> PathBuf {
-    env::var_os("NEXTEST_BIN_EXE_cake-verify").map_or(built.into(), PathBuf::from)
-}
-
 /// One task.
 pub fn tasks() -> [Task; 1] {
     let judge = |context: &Context| {
         let mut tally = Tally::default();
-        tally.judge_result(CHECK, "a fresh process without devices", ask(context));
+        tally.judge_result(CHECK, "a fresh process without devices", Work::WithoutDevice.ask(context));
         tally
     };
     [Task::new("absence", "a machine without a GPU panics, or fails at load", judge)]
-}
-
-fn ask(context: &Context) -> Result<(), String> {
-    let output = Command::new(&context.executable)
-        .arg(SUBCOMMAND)
-        .env("CUDA_VISIBLE_DEVICES", "")
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| format!("{}: {error}", context.executable.display()))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
-    Err(format!("{}: {}", output.status, text.trim()))
 }
 
 /// What the fresh process does. It sees no device.

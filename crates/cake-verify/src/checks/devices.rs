@@ -1,10 +1,9 @@
 //! Several GPUs, or one in a process of its own: each call works on its own device whatever is current, leaves the other
 //! devices alone, and refuses what is not there.
 
-use std::process::{Command, Stdio};
-
 use cake_core::{Device, Dtype, Error, Place, Plan};
 
+use super::fresh::Work;
 use super::{Context, Task};
 use crate::cases::gate::{GateBackwardCase, GateCase};
 use crate::cases::{BackwardCase, Case, CombineCase, Form};
@@ -17,9 +16,6 @@ use crate::engine::target::Target;
 use crate::report::Tally;
 
 const CHECK: &str = "devices";
-
-/// The argument that makes `cake-verify` be a fresh process that uses one device.
-pub const SUBCOMMAND: &str = "on-one-device";
 
 /// One for two GPUs, one for a fresh process.
 pub fn tasks() -> [Task; 2] {
@@ -264,13 +260,7 @@ fn use_peer_memory(context: &Context, pair: &Pair) -> Result<bool, String> {
 
 fn ask(context: &Context) -> Result<(), String> {
     let Place::Cuda(ordinal) = context.target.place() else { return Err("needs a GPU".into()) };
-    let mut command = Command::new(&context.executable);
-    let output = command.args([SUBCOMMAND, &ordinal.to_string()]).stdin(Stdio::null()).output();
-    let output = output.map_err(|error| format!("{}: {error}", context.executable.display()))?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim())),
-    }
+    Work::OnOneDevice { ordinal }.ask(context)
 }
 
 /// What the fresh process does: no device has a context before the first call, and afterwards only the one that was used.

@@ -16,6 +16,7 @@
 //! | `devices` | two GPUs in one process, and one alone in a fresh process |
 //! | `handles` | plans, streams and buffers move between threads, and are dropped in any order |
 //! | `barrier` | the grid barrier under a cooperative launch; whom a workspace is lent to |
+//! | `faults` | a device whose memory is full: typed errors, nothing written, right once there is memory |
 //! | `absence` | without a GPU or a driver: typed errors, and the host path works |
 
 pub mod absence;
@@ -24,6 +25,8 @@ pub mod arguments;
 pub mod barrier;
 pub mod contexts;
 pub mod devices;
+pub mod faults;
+pub mod fresh;
 pub mod graphs;
 pub mod handles;
 pub mod independence;
@@ -209,6 +212,7 @@ pub fn tasks(profile: Profile, device: Option<&DeviceInfo>) -> Vec<Task> {
     tasks.extend(graphs::tasks());
     tasks.extend(contexts::tasks());
     tasks.extend(devices::tasks());
+    tasks.extend(faults::tasks());
     tasks.extend(handles::tasks());
     tasks.extend(barrier::tasks());
     tasks
