@@ -7,10 +7,12 @@ use std::{env, fs};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::python;
-use crate::shell::{self, cargo, metadata, root};
+use crate::shell::{self, cargo, command, metadata, root};
 
 /// So that the pack travels easily.
 const MOST_BYTES: u64 = 60 << 20;
+
+const NEXTEST: &str = "cargo-nextest";
 
 const RUN: &str = include_str!("gpu_run.sh");
 
@@ -35,6 +37,8 @@ pub(crate) fn run() -> Result<()> {
     copy(&built.join("release/cake-verify"), &folder)?;
     copy(&built.join("release/examples/fit_text"), &folder)?;
     copy(&nextest_binary()?, &folder)?;
+    // The largest file by far, and the one that shrinks.
+    shell::run(command("gzip").arg("--best").arg(folder.join(NEXTEST)))?;
     copy(&python::packed()?, &folder)?;
     let script = folder.join("run.sh");
     fs::write(&script, RUN)?;
@@ -55,13 +59,12 @@ fn copy(file: &Path, folder: &Path) -> Result<()> {
 
 /// The program behind `cargo nextest`.
 fn nextest_binary() -> Result<PathBuf> {
-    let name = format!("cargo-nextest{}", env::consts::EXE_SUFFIX);
     let home = env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(env::home_dir()?.join(".cargo")));
     let folders = env::var_os("PATH").map(|path| env::split_paths(&path).collect::<Vec<_>>()).unwrap_or_default();
     match folders
         .into_iter()
         .chain(home.map(|home| home.join("bin")))
-        .map(|folder| folder.join(&name))
+        .map(|folder| folder.join(NEXTEST))
         .find(|file| file.is_file())
     {
         Some(file) => Ok(file),

@@ -7,6 +7,7 @@ pack=$(cd "$(dirname "$0")" && pwd)
 cd "$pack/../.."
 
 tests() {
+    [ -e "$pack/cargo-nextest" ] || gzip --decompress --keep "$pack/cargo-nextest.gz"
     "$pack/cargo-nextest" nextest run --archive-file "$pack/tests.tar.zst" --workspace-remap . "$@"
 }
 

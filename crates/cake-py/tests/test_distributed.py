@@ -1,4 +1,4 @@
-"""Training on several ranks: what `two_gpus` says of two processes on the host, and on a GPU that they share."""
+"""Training on several ranks: what `two_gpus` says of two processes on the host, on a GPU that they share, on two."""
 
 import subprocess
 import sys
@@ -10,7 +10,9 @@ import torch
 from two_gpus import ranks
 from two_gpus.compare import Row, refused, states, within
 
-SHARED = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")
+ONE = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")
+TWO = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA GPUs")
+WAYS = [["--device", "cpu"], pytest.param(["--shared-gpu"], marks=ONE), pytest.param([], marks=TWO)]
 PARTS = [
     "20 results of",
     "rms_norm_silu_gate_backward on",
@@ -26,7 +28,7 @@ PARTS = [
 ]
 
 
-@pytest.mark.parametrize("options", [["--device", "cpu"], pytest.param(["--shared-gpu"], marks=SHARED)])
+@pytest.mark.parametrize("options", WAYS, ids=" ".join)
 def test_everything_is_as_expected(options):
     command = [sys.executable, "-m", "two_gpus", *options]
     done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=900)

@@ -128,13 +128,15 @@ class Model(nn.Module):
     def __init__(self, mixer: type[nn.Module], rows: Rows | None = None) -> None:
         super().__init__()
         self.rows = rows or Rows()
-        self.embedding = nn.Embedding(WORDS, HIDDEN)
+        # A product, which adds up the gradient of a word that comes often in FP32, also where the weight is BF16.
+        self.embedding = nn.Linear(WORDS, HIDDEN, bias=False)
         self.blocks = nn.ModuleList(Block(mixer(self.rows), self.rows) for _ in range(LAYERS))
         self.norm = cake.RMSNorm(HIDDEN, EPS)
         self.head = nn.Linear(HIDDEN, WORDS, bias=False)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        x, h = self.rows.split(self.embedding(tokens[:, :-1]).bfloat16()), None
+        words = F.one_hot(tokens[:, :-1], WORDS).bfloat16()
+        x, h = self.rows.split(self.embedding(words)), None
         for block in self.blocks:
             x, h = block(x, h)
         y, _ = self.norm(x, h)
