@@ -91,6 +91,10 @@ emulated_tests! {
     rows: "rows/";
     widths: "widths/tuned", "widths/narrow", "widths/untuned";
     wide: "widths/wide";
-    values: "values/", "weights/", "eps";
-    layouts: "layouts/", "in_place";
+    values: "values/";
+    weights: "weights/";
+    eps: "eps";
+    layouts_of_inputs: "layouts/x", "layouts/residual", "layouts/weight", "layouts/inputs";
+    layouts_of_outputs: "layouts/y", "layouts/h", "layouts/rstd";
+    layouts_together: "layouts/together", "layouts/pairs", "layouts/levels", "in_place";
 }
