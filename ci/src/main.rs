@@ -3,6 +3,7 @@
 mod demo;
 mod gpu;
 mod images;
+mod mutate;
 mod python;
 mod shell;
 mod structure;
@@ -30,6 +31,8 @@ enum Task {
     Python,
     /// Packs into target/gpu what a GPU machine without Rust needs to run the tests, the verification and the demo.
     Gpu,
+    /// Puts faults into a copy of the sources, one at a time, and fails unless the tests notice each.
+    Mutate(mutate::Options),
     /// Fits a norm to a text file, on the host or a GPU: `[FILE] [--device host|cuda:N]`, see `cargo ci demo -- --help`.
     Demo {
         /// Passed on to crates/cake-rmsnorm/examples/fit_text.
@@ -45,6 +48,7 @@ fn main() -> Result<()> {
         Task::Structure => structure::run(),
         Task::Python => python::run(),
         Task::Gpu => gpu::run(),
+        Task::Mutate(options) => mutate::run(&options),
         Task::Demo { arguments } => demo::run(&arguments),
     }
 }

@@ -256,23 +256,29 @@ fn judge_all(calls: Vec<Call>) {
     assert!(launches >= calls.len(), "{launches} launches for {} calls", calls.len());
 }
 
+/// Numbers of rows around a leaf, a chunk and a round of chunks.
+const ROWS: [usize; 10] = [0, 1, 2, 7, 8, 9, 31, 64, 65, 130];
+
+#[test]
+fn backward_narrow_rows() {
+    judge_all(ROWS.into_iter().chain([600, 1025]).map(|rows| Call::new(128, rows)).collect());
+}
+
 #[test]
 fn backward_rows() {
-    let mut calls = Vec::new();
-    for width in [128, 256, 512, 1536] {
-        for rows in [0, 1, 2, 7, 8, 9, 31, 64, 65, 130] {
-            calls.push(Call::new(width, rows));
-        }
-    }
-    calls.extend([600, 1025].map(|rows| Call::new(128, rows)));
+    let mut calls: Vec<Call> =
+        [256, 512, 1536].into_iter().flat_map(|width| ROWS.map(|rows| Call::new(width, rows))).collect();
     calls.extend([1, 2].map(|sms| Call::new(512, 300).with(|call| call.sms = sms)));
-    // As many rows as make a chunk of two to three levels for each CTA.
-    for (width, rows) in [(128, 2048), (512, 1024), (1024, 256), (2880, 96)] {
-        calls.extend(
-            [false, true].map(|far| Call::new(width, rows).with(|call| (call.sms, call.far_levels) = (1, far))),
-        );
-    }
     judge_all(calls);
+}
+
+/// As many rows as make a chunk of two to three levels for each CTA.
+#[test]
+fn backward_levels() {
+    let calls = [(128, 2048), (512, 1024), (1024, 256), (2880, 96)].into_iter().flat_map(|(width, rows)| {
+        [false, true].map(|far| Call::new(width, rows).with(|call| (call.sms, call.far_levels) = (1, far)))
+    });
+    judge_all(calls.collect());
 }
 
 #[test]
