@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::shell::{self, cargo, command, metadata, output, root};
+use crate::shell::{self, cargo, command, output, root};
 
 /// So that libFuzzer sees which code an input reaches: no sanitizer, and so no other toolchain.
 const COVERAGE: &str = "--cfg fuzzing -Ccodegen-units=1 -Cpasses=sancov-module \
@@ -25,9 +25,7 @@ pub(crate) fn run(wanted: &[String], seconds: u32) -> Result<()> {
 
     let version = String::from_utf8(output(command("rustc").arg("-vV"))?)?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc names no host")?;
-    let folder =
-        metadata()?["target_directory"].as_str().context("cargo metadata has no target_directory")?.to_string();
-    let folder = std::path::Path::new(&folder).join("fuzz");
+    let folder = shell::target_folder()?.join("fuzz");
     // With a target of their own, build scripts are compiled without the flags.
     let mut build = cargo("build --release --manifest-path fuzz/Cargo.toml --target");
     shell::run(build.arg(host).env("RUSTFLAGS", COVERAGE).env("CARGO_TARGET_DIR", &folder))?;

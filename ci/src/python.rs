@@ -6,13 +6,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::shell::{self, command, metadata, root};
+use crate::shell::{self, command, root};
 
 /// Builds the wheel, imports it where nothing else is installed, and runs the tests on it.
 pub(crate) fn run() -> Result<()> {
-    let target =
-        metadata()?["target_directory"].as_str().context("cargo metadata has no target_directory")?.to_string();
-    let folder = Path::new(&target).join("python");
+    let folder = shell::target_folder()?.join("python");
     let package = root().join("crates/cake-py");
     let venv = tested_venv(&folder.join("venv"), &package.join("tests/requirements.txt"))?;
     let wheel = wheel(&venv, &package, &folder.join("wheels"))?;

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use anyhow::{Context, Result};
 
 use super::Fault;
-use crate::shell::{command, metadata, output, root};
+use crate::shell::{command, output, root, target_folder};
 
 /// The copy. It is kept from run to run, as are its builds: a file is written only where it differs.
 pub(super) struct Copy {
@@ -23,9 +23,7 @@ pub(super) struct Copy {
 impl Copy {
     /// Everything that git knows of or would add, as it is now.
     pub(super) fn new() -> Result<Copy> {
-        let target =
-            metadata()?["target_directory"].as_str().context("cargo metadata has no target_directory")?.to_string();
-        let folder = Path::new(&target).join("mutate");
+        let folder = target_folder()?.join("mutate");
         let copy = Copy { tree: folder.join("tree"), target: folder.join("target"), logs: folder.join("logs") };
         fs::create_dir_all(&copy.tree)?;
         fs::create_dir_all(&copy.logs)?;
