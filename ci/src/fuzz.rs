@@ -7,9 +7,9 @@ use anyhow::{Context, Result, ensure};
 use crate::shell::{self, cargo, command, output, root};
 
 /// So that libFuzzer sees which code an input reaches: no sanitizer, and so no other toolchain.
-const COVERAGE: &str = "--cfg fuzzing -Ccodegen-units=1 -Cpasses=sancov-module \
-    -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
-    -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares";
+const COVERAGE: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1";
 
 /// Builds the targets and runs each for some seconds, from what earlier runs have found.
 pub(crate) fn run(wanted: &[String], seconds: u32) -> Result<()> {

@@ -42,7 +42,7 @@ const HOST: &str = "crates/cake-core/src/host.rs";
 const CHUNKS: &str = "crates/cake-core/src/chunks.rs";
 const NORM_BACKWARD: &str = "crates/cake-rmsnorm/src/backward.rs";
 const NORM_FORWARD: &str = "crates/cake-rmsnorm/src/forward.rs";
-const ROUTES: &str = "crates/cake-rmsnorm/src/routes/backward.rs";
+const ROUTES: &str = "crates/cake-rmsnorm/src/routes/mod.rs";
 const GATE: &str = "crates/cake-silu-gate/src/gate.rs";
 const GATE_BACKWARD: &str = "crates/cake-silu-gate/src/backward.rs";
 
@@ -140,9 +140,9 @@ pub(super) const FAULTS: &[Fault] = &[
     host("workspace-for-these-rows-alone", NORM_BACKWARD,
         ["divider(spec, kernel, device).workspace_for_up_to(rows)", "divider(spec, kernel, device).chunks(rows).workspace"],
         Tests::of("cake-verify", "coverage", &["a_workspace_for_many_rows_serves_fewer"]), "fewer rows may need more workspace"),
-    host("split-beyond-its-leaves", ROUTES,
-        ["128 = H128_SPLIT to 24, alone", "128 = H128_SPLIT to 24000, alone"],
-        calls(&["a_route_leads_to_a_program_that_serves"]), "a route sends more rows to a program than it can take"),
+    host("split-while-dy-is-overwritten", ROUTES,
+        ["} else if !shape.in_place {", "} else if spec.rstd {"],
+        calls(&["a_route_leads_to_a_program_that_serves"]), "a route sends a call in place to a program that reads dy after dx is written"),
     host("levels-beyond-shared-memory", GATE_BACKWARD,
         ["u64::from(shape.rows) * u64::from(spec.norm.width) <= 1 << 32", "u64::from(shape.rows) * u64::from(spec.norm.width) <= 1 << 40"],
         Tests::of("cake-verify", "coverage", &["every_gated_call_has_a_route"]), "a route sends deeper trees to a program than shared memory holds"),
