@@ -205,7 +205,7 @@ fn forward(mut a: Arguments<'_, '_, '_>) -> Result<()> {
         h: a.present(spec.residual).then(|| a.output(Dtype::Bf16, a.rows(), residual.as_ref())).transpose()?,
         rstd: wants_rstd.then(|| a.output(Dtype::F32, a.column(), None)).transpose()?,
     };
-    judge::<RmsNormForward>(spec, args, &*a.block, &a.outputs);
+    judge::<RmsNormForward>(spec, args, a.block, &a.outputs);
     Ok(())
 }
 
@@ -234,7 +234,7 @@ fn backward(mut a: Arguments<'_, '_, '_>) -> Result<()> {
         dw: a.present(dw.is_some()).then(|| a.output(dw.unwrap_or(Dtype::F32), vec![a.width], None)).transpose()?,
         workspace: None,
     };
-    judge::<RmsNormBackward>(spec, args, &*a.block, &a.outputs);
+    judge::<RmsNormBackward>(spec, args, a.block, &a.outputs);
     Ok(())
 }
 
@@ -245,7 +245,7 @@ fn combine(mut a: Arguments<'_, '_, '_>) -> Result<()> {
         shards: a.input(Dtype::F32, vec![shards, a.width])?,
         dw: a.output(spec.dw, vec![a.width], None)?,
     };
-    judge::<CombineDw>(spec, args, &*a.block, &a.outputs);
+    judge::<CombineDw>(spec, args, a.block, &a.outputs);
     Ok(())
 }
 
@@ -270,7 +270,7 @@ fn gate_forward(mut a: Arguments<'_, '_, '_>) -> Result<()> {
         y: a.output(Dtype::Bf16, a.rows(), Some(&over))?,
         rstd: wants_rstd.then(|| a.output(Dtype::F32, a.column(), None)).transpose()?,
     };
-    judge::<SiluGateForward>(spec, args, &*a.block, &a.outputs);
+    judge::<SiluGateForward>(spec, args, a.block, &a.outputs);
     Ok(())
 }
 
@@ -298,6 +298,6 @@ fn gate_backward(mut a: Arguments<'_, '_, '_>) -> Result<()> {
         dw: a.present(dw.is_some()).then(|| a.output(dw.unwrap_or(Dtype::F32), vec![a.width], None)).transpose()?,
         workspace: None,
     };
-    judge::<SiluGateBackward>(spec, args, &*a.block, &a.outputs);
+    judge::<SiluGateBackward>(spec, args, a.block, &a.outputs);
     Ok(())
 }
