@@ -7,7 +7,7 @@ use std::{env, fs};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::python;
-use crate::shell::{self, cargo, command, metadata, root};
+use crate::shell::{self, cargo, command, root};
 
 /// So that the pack travels easily.
 const MOST_BYTES: u64 = 60 << 20;
@@ -32,8 +32,7 @@ pub(crate) fn run() -> Result<()> {
     );
     shell::run(small({ nextest }.arg(archive)))?;
 
-    let built =
-        PathBuf::from(metadata()?["target_directory"].as_str().context("cargo metadata has no target_directory")?);
+    let built = shell::target_folder()?;
     copy(&built.join("release/cake-verify"), &folder)?;
     copy(&built.join("release/examples/fit_text"), &folder)?;
     copy(&nextest_binary()?, &folder)?;

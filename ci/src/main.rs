@@ -1,8 +1,10 @@
 //! What CI runs and what a person runs: `cargo ci <task>`.
 
 mod demo;
+mod fuzz;
 mod gpu;
 mod images;
+mod mutate;
 mod python;
 mod shell;
 mod structure;
@@ -31,6 +33,16 @@ enum Task {
     /// Packs into target/gpu what a GPU machine without Rust needs to run the tests, the verification and the demo,
     /// and one with two GPUs and PyTorch the checks of both.
     Gpu,
+    /// Asks the properties of the tests with inputs that libFuzzer makes.
+    Fuzz {
+        /// Only these targets; all, if there is none.
+        targets: Vec<String>,
+        /// Seconds for each.
+        #[arg(long, default_value_t = 60)]
+        seconds: u32,
+    },
+    /// Puts faults into a copy of the sources, one at a time, and fails unless the tests notice each.
+    Mutate(mutate::Options),
     /// Fits a norm to a text file, on the host or a GPU: `[FILE] [--device host|cuda:N]`, see `cargo ci demo -- --help`.
     Demo {
         /// Passed on to crates/cake-rmsnorm/examples/fit_text.
@@ -46,6 +58,8 @@ fn main() -> Result<()> {
         Task::Structure => structure::run(),
         Task::Python => python::run(),
         Task::Gpu => gpu::run(),
+        Task::Fuzz { targets, seconds } => fuzz::run(&targets, seconds),
+        Task::Mutate(options) => mutate::run(&options),
         Task::Demo { arguments } => demo::run(&arguments),
     }
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::shell::{self, command, metadata, root};
+use crate::shell::{self, command, root};
 
 /// Builds the wheel, imports it where nothing else is installed, and runs the tests on it.
 pub(crate) fn run() -> Result<()> {
@@ -41,9 +41,7 @@ fn requirements() -> Result<String> {
 }
 
 fn folder() -> Result<PathBuf> {
-    let metadata = metadata()?;
-    let target = metadata["target_directory"].as_str().context("cargo metadata has no target_directory")?;
-    Ok(Path::new(target).join("python"))
+    Ok(shell::target_folder()?.join("python"))
 }
 
 /// The Python of a venv with what is wanted, installed again when that changes.

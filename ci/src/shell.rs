@@ -56,6 +56,11 @@ pub(crate) fn metadata() -> Result<Value> {
     serde_json::from_slice(&json).context("cannot read the output of cargo metadata")
 }
 
+/// Where cargo puts what it builds.
+pub(crate) fn target_folder() -> Result<PathBuf> {
+    Ok(metadata()?["target_directory"].as_str().context("cargo metadata has no target_directory")?.into())
+}
+
 /// The command as one would type it, without the folder of its program.
 fn line(command: &Command) -> String {
     let program = Path::new(command.get_program());

@@ -1,11 +1,10 @@
 //! `cargo ci test`: everything that needs no GPU.
 
-use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
-use crate::shell::{self, cargo, command, metadata, works};
+use crate::shell::{self, cargo, command, works};
 use crate::{images, python, structure, tools};
 
 /// The builder of the images is linted and tested too. Every step builds in the profile of the tests, so that GMP, MPFR
@@ -57,9 +56,7 @@ fn tests() -> Result<()> {
 /// The matrix on the host path; its report is what CI keeps.
 fn verify() -> Result<()> {
     shell::run(&mut cargo(&format!("build --quiet {WORKSPACE} --profile test --bin cake-verify")))?;
-    let metadata = metadata()?;
-    let target = metadata["target_directory"].as_str().context("cargo metadata has no target_directory")?;
-    let program = Path::new(target).join("debug/cake-verify");
+    let program = shell::target_folder()?.join("debug/cake-verify");
     shell::run(command(program).args(["run", "--report", "target/report"]))
 }
 

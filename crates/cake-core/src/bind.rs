@@ -121,7 +121,8 @@ impl<const R: usize, const T: usize> Bound<R, T> {
             let aligned = |bytes: u64| bytes.is_multiple_of(16);
             let all_aligned = (column[t] == 1 || width == 1)
                 && aligned(view.address)
-                && steps.iter().all(|step| aligned(step * view.dtype.size() as u64));
+                // May wrap only beside a size of 0, and by a multiple of 16.
+                && steps.iter().all(|step| aligned(step.wrapping_mul(view.dtype.size() as u64)));
             vectors |= u32::from(all_aligned) << t;
         }
         let mut judged = (0..T).filter(|t| !single.contains(t) && views[*t].is_some());

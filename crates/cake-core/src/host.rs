@@ -39,7 +39,8 @@ impl<'v> HostTensor<'v> {
 
     /// Rows in all.
     pub fn count(&self) -> u64 {
-        self.lead.iter().product()
+        // May saturate only beside a size of 0: an accepted call has fewer than 2^31 rows.
+        self.lead.iter().fold(1, |count: u64, &size| count.saturating_mul(size))
     }
 
     /// Reads a row of elements of the view's dtype, as long as `row`.

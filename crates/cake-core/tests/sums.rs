@@ -328,6 +328,7 @@ fn sums_have_the_specified_bits() {
 
 #[test]
 fn edges_of_rstd() {
+    assert_eq!(rms::rstd(12.0, 3, 0.0), 0.5, "by the width, not by whole units");
     assert_eq!(rms::rstd(0.0, 8, 0.0), f32::INFINITY);
     assert_eq!(rms::rstd(f32::INFINITY, 8, 1e-6), 0.0);
     let mut y = [1.0f32; 2];

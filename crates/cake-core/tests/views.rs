@@ -1,5 +1,6 @@
 //! What a view must refuse, and what it must not, at the ends of its arithmetic.
 
+use cake_core::bind::Bound;
 use cake_core::overlap::overlap;
 use cake_core::rows::fold;
 use cake_core::{Element, Error, TensorView, TensorViewMut};
@@ -29,6 +30,16 @@ fn no_elements_are_no_elements_whatever_the_other_sizes() {
         let rows = fold(&shape[..3], [&view.raw().strides()[..3]]);
         assert_eq!(rows.count == 0, shape[..3].contains(&0));
     }
+}
+
+#[test]
+fn a_stride_beside_a_size_of_0_is_never_taken() {
+    let none: [f32; 0] = [];
+    let shape = [5, 0, 1];
+    let view =
+        TensorView::from_slice_strided("x", &none, &shape, &[i64::MAX, 1, 1]).expect("there is nothing to reach");
+    let bound = Bound::<1, 1>::new(1, &shape[..2], &[Some(view.raw())], 1, &[]).expect("no rows are no rows");
+    assert_eq!(bound.shape.rows, 0);
 }
 
 #[test]

@@ -86,10 +86,13 @@ impl<'py> Tensor<'py> {
                 return Err(PyValueError::new_err(text));
             }
         };
-        let bits = tensor.bits.saturating_mul(tensor.lanes.min(255) as u8);
+        if tensor.lanes != 1 {
+            let text = format!("{argument}: elements of {} lanes (DLPack), expected 1", tensor.lanes);
+            return Err(PyValueError::new_err(text));
+        }
         let (shape, strides) = tensor.extents();
-        let address = tensor.data.expose_provenance() as u64 + tensor.byte_offset;
-        let kind = Kind(tensor.code, bits);
+        let address = (tensor.data.expose_provenance() as u64).wrapping_add(tensor.byte_offset);
+        let kind = Kind(tensor.code, tensor.bits);
         Self::placed(argument, place, address, kind, shape, strides, read_only, stream, owner)
     }
 
@@ -145,6 +148,9 @@ impl<'py> Tensor<'py> {
         let rank = shape.len();
         if rank > MAX_RANK {
             return Err(raise(Error::Rank { argument, expected: "1 to 7", actual: rank }));
+        }
+        if let Some(strides) = strides.filter(|strides| strides.len() != rank) {
+            return Err(raise(Error::Strides { argument, expected: rank, actual: strides.len() }));
         }
         let mut tensor = Tensor {
             argument,

@@ -6,7 +6,7 @@
 // as far apart as a test likes.
 //
 // What it finds: wrong bits, stray, misaligned and forbidden accesses, barriers that some threads never reach, and shared
-// memory that is used before a barrier, because the order of fibers is a parameter and results must not depend on it.
+// memory that is used before a barrier, because the order of fibers and warps is a parameter and results must not depend on it.
 // What it does not find: races between CTAs, memory order, anything of a board's own.
 #pragma once
 
@@ -121,10 +121,13 @@ inline bool release(unsigned first, unsigned last, At where) {
     return any;
 }
 
-// The t-th fiber to run: upwards, downwards, or strided, so that shared memory used without a barrier shows.
+// The t-th fiber to run: upwards, downwards, or strided, so that shared memory used without a barrier shows. Or warp by warp,
+// the last one first: each runs ahead of the others, through its shuffles, to the next barrier of the CTA.
+constexpr unsigned warp_by_warp = 3;
+
 inline unsigned in_order(unsigned t, unsigned threads, unsigned order) {
     if (order == 0) return t;
-    if (order == 1) return threads - 1 - t;
+    if (order == 1 || order == warp_by_warp) return threads - 1 - t;
     return (t * 37 + 11) % threads;  // thread counts are multiples of 32
 }
 
@@ -148,6 +151,7 @@ inline void run_cta(unsigned threads, unsigned order) {
             swapcontext(&machine.scheduler, &machine.fibers[t].context);
             moved = true;
             left -= machine.fibers[t].at == At::done;
+            if (order == warp_by_warp && t % 32 == 0 && release(t, t + 32, At::warp)) i -= 32;
         }
         for (unsigned warp = 0; warp < threads; warp += 32) moved |= release(warp, warp + 32, At::warp);
         moved |= release(0, threads, At::block);

@@ -1,11 +1,13 @@
 //! What exists is used and tried: every kernel has a route and a case, every shape has a route on every architecture.
 
+#[path = "properties/serves.rs"]
+mod serves;
+
 use std::collections::BTreeSet;
 
 use cake_core::{Arch, DeviceInfo, Dtype, Kernel, Op, Program, Shape};
 use cake_kernels::Forms;
-use cake_kernels::RowTensor;
-use cake_kernels::rmsnorm::{BACKWARD, BackwardParams, FORWARD, ForwardParams, JOIN};
+use cake_kernels::rmsnorm::{BACKWARD, FORWARD, JOIN};
 use cake_kernels::silu_gate;
 use cake_rmsnorm::{BackwardSpec, CombineDw, CombineSpec, RmsNormBackward, RmsNormForward, Spec};
 use cake_silu_gate::{SiluGateBackward, SiluGateForward};
@@ -156,28 +158,17 @@ fn every_kernel_has_a_case() {
     }
 }
 
-/// Every number of rows and kind of call has a route, to a program that serves it with a grid and shared memory that the
-/// device has.
-fn every_call_has_a_route<O: Op>(specs: &[O::Spec], params: impl Fn(&O::Spec, u32) -> O::Params) {
-    for arch in Arch::ALL {
-        let device = DeviceInfo::typical(arch);
-        for spec in specs {
-            let served = O::programs(spec, arch);
-            for rows in [1, 2, device.sms, device.sms + 1, 4096, 65536, 1 << 20, i32::MAX as u32] {
+/// Every number of rows and kind of call has a route.
+fn every_call_has_a_route<O: Op>(
+    specs: impl Iterator<Item = O::Spec>,
+    params: impl Fn(&O::Spec, u32) -> O::Params,
+    max_sms: impl Fn(&O::Spec) -> Option<u32>,
+) {
+    for spec in specs {
+        for device in Arch::ALL.map(DeviceInfo::typical) {
+            for rows in [0, 1, 2, device.sms, device.sms + 1, 4096, 65536, 1 << 20, i32::MAX as u32] {
                 for shape in shapes(rows) {
-                    let route = O::routes(spec, arch, shape).route(&device, rows);
-                    let listed = served.iter().any(|program| std::ptr::eq(*program, route.program));
-                    assert!(listed, "{arch} {spec:?}: {} is routed but does not serve", route.program);
-                    let obstacle = O::obstacle(spec, route.program, shape);
-                    assert_eq!(obstacle, None, "{arch} {spec:?} {shape:?}: {}", route.program);
-                    let mut params = params(spec, rows);
-                    O::follow(spec, &mut params, route.program, Some(route), &device);
-                    for kernel in O::kernels(spec, route.program) {
-                        assert!(O::grid(kernel, &params) >= 1, "{arch} {spec:?} {shape:?}: {kernel}");
-                        let shared = O::shared_bytes(spec, kernel, Some(&params));
-                        let most = device.shared_per_cta.min(O::shared_bytes(spec, kernel, None));
-                        assert!(shared <= most, "{arch} {spec:?} {shape:?} {kernel}: {shared} of {most} shared bytes");
-                    }
+                    serves::serves::<O>(&spec, params(&spec, rows), shape, &device, max_sms(&spec));
                 }
             }
         }
@@ -187,39 +178,23 @@ fn every_call_has_a_route<O: Op>(specs: &[O::Spec], params: impl Fn(&O::Spec, u3
 #[test]
 fn every_forward_call_has_a_route() {
     let widths = (1..=17_000).step_by(31).chain(TUNED).chain([65_536, 131_072, u32::MAX]);
-    let specs: Vec<Spec> = widths.flat_map(forward).collect();
-    let params = |spec: &Spec, rows| ForwardParams { rows, width: spec.width, ..ForwardParams::default() };
-    every_call_has_a_route::<RmsNormForward>(&specs, params);
+    let params = |spec: &Spec, rows| serves::forward_params(spec.width, rows);
+    every_call_has_a_route::<RmsNormForward>(widths.flat_map(forward), params, |_| None);
 }
 
 #[test]
 fn every_backward_call_has_a_route() {
     let widths = (1..=17_000).step_by(331).chain(TUNED).chain([65_536, 131_072]);
-    let specs: Vec<BackwardSpec> = widths.flat_map(backward).collect();
-    let params = |spec: &BackwardSpec, rows| BackwardParams {
-        rows,
-        width: spec.norm.width,
-        dx: RowTensor { address: spec.dx.into(), ..RowTensor::default() },
-        dw: spec.dw.is_some().into(),
-        ..BackwardParams::default()
-    };
-    every_call_has_a_route::<RmsNormBackward>(&specs, params);
+    every_call_has_a_route::<RmsNormBackward>(widths.flat_map(backward), serves::backward_params, |spec| spec.max_sms);
 }
 
 #[test]
 fn every_gated_call_has_a_route() {
-    use cake_kernels::silu_gate::{BackwardParams, ForwardParams};
     let widths = || (1..=2000).step_by(31).chain(GATED).chain([8192, 65_536]);
-    let params =
-        |spec: &cake_silu_gate::Spec, rows| ForwardParams { rows, width: spec.width, ..ForwardParams::default() };
-    every_call_has_a_route::<SiluGateForward>(&widths().flat_map(gate_forward).collect::<Vec<_>>(), params);
-    let params = |spec: &cake_silu_gate::BackwardSpec, rows| BackwardParams {
-        rows,
-        width: spec.norm.width,
-        dw: spec.dw.is_some().into(),
-        ..BackwardParams::default()
-    };
-    every_call_has_a_route::<SiluGateBackward>(&widths().flat_map(gate_backward).collect::<Vec<_>>(), params);
+    let params = |spec: &cake_silu_gate::Spec, rows| serves::gate_forward_params(spec.width, rows);
+    every_call_has_a_route::<SiluGateForward>(widths().flat_map(gate_forward), params, |_| None);
+    let specs = widths().flat_map(gate_backward);
+    every_call_has_a_route::<SiluGateBackward>(specs, serves::gate_backward_params, |spec| spec.max_sms);
 }
 
 /// A caller allocates for the most rows it has.

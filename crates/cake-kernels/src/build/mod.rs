@@ -80,9 +80,9 @@ pub fn run(root: &Path, check: bool) -> Result<()> {
     Ok(())
 }
 
-/// The translation unit of an operator's image: the schedules' headers, and a wrapper for each kernel.
-pub fn unit(op: &str, arch: Arch) -> String {
-    unit::render(crate::kernels(op), arch)
+/// The translation unit of some kernels: their schedules' headers, and a wrapper for each kernel.
+pub fn unit(kernels: impl IntoIterator<Item = &'static Kernel>, arch: Arch) -> String {
+    unit::render(kernels, arch)
 }
 
 /// Compiles every (operator, architecture) on all cores; NVRTC takes no lock, so threads do.

@@ -66,8 +66,8 @@ fn range<E>(memory: &[E], writable: u64) -> Window {
     Window { first, last, memory: first, writable }
 }
 
-/// Runs a call by every program that can serve it, and compares all bits with the specification in code.
-fn judge(emulator: &Emulator, call: &Call) -> Result<usize, String> {
+/// Runs a call by every program that can serve it, in orders of threads that change with `turn`, and compares all bits with the specification in code.
+fn judge(emulator: &Emulator, call: &Call, turn: usize) -> Result<usize, String> {
     let Call { spec, rows, gap, in_place, .. } = call;
     let (rows, width) = (*rows, spec.norm.width as usize);
     let pitch = width + gap;
@@ -186,7 +186,7 @@ fn judge(emulator: &Emulator, call: &Call) -> Result<usize, String> {
         }
         RmsNormBackward::follow(spec, &mut params, program, None, &device);
         if params.levels == 1 {
-            params.ahead = (launches % 3) as u32;
+            params.ahead = ((turn + launches) % 3) as u32;
         }
         // Exactly what is asked for, poisoned but for the header.
         let mut bytes = RmsNormBackward::workspace_bytes(spec, program, rows as u32, &device);
@@ -198,7 +198,7 @@ fn judge(emulator: &Emulator, call: &Call) -> Result<usize, String> {
         let mut workspace = vec![Poison([0xff; 16]); bytes.div_ceil(16) as usize];
         workspace.iter_mut().take(Workspace::HEADER as usize / 16).for_each(|poison| poison.0 = [0; 16]);
         RmsNormBackward::lend(&mut params, workspace.as_mut_ptr().expose_provenance() as u64);
-        let order = ORDERS[launches % ORDERS.len()];
+        let order = ORDERS[(turn + launches) % ORDERS.len()];
         let shared = RmsNormBackward::shared_bytes(spec, kernel, Some(&params));
         let size = Size { grid: RmsNormBackward::grid(kernel, &params), shared, order };
         let mut windows =
@@ -249,30 +249,37 @@ struct Poison([u8; 16]);
 
 fn judge_all(calls: Vec<Call>) {
     let emulator = Emulator::new(rmsnorm::OP);
-    let judged: Vec<Result<usize, String>> = calls.par_iter().map(|call| judge(&emulator, call)).collect();
+    let judged: Vec<Result<usize, String>> =
+        calls.par_iter().enumerate().map(|(turn, call)| judge(&emulator, call, turn)).collect();
     let failures: Vec<&String> = judged.iter().filter_map(|result| result.as_ref().err()).collect();
     assert!(failures.is_empty(), "{} of {} calls, first {}", failures.len(), calls.len(), failures[0]);
     let launches: usize = judged.into_iter().flatten().sum();
     assert!(launches >= calls.len(), "{launches} launches for {} calls", calls.len());
 }
 
+/// Numbers of rows around a leaf, a chunk and a round of chunks.
+const ROWS: [usize; 10] = [0, 1, 2, 7, 8, 9, 31, 64, 65, 130];
+
+#[test]
+fn backward_narrow_rows() {
+    judge_all(ROWS.into_iter().chain([600, 1025]).map(|rows| Call::new(128, rows)).collect());
+}
+
 #[test]
 fn backward_rows() {
-    let mut calls = Vec::new();
-    for width in [128, 256, 512, 1536] {
-        for rows in [0, 1, 2, 7, 8, 9, 31, 64, 65, 130] {
-            calls.push(Call::new(width, rows));
-        }
-    }
-    calls.extend([600, 1025].map(|rows| Call::new(128, rows)));
+    let mut calls: Vec<Call> =
+        [256, 512, 1536].into_iter().flat_map(|width| ROWS.map(|rows| Call::new(width, rows))).collect();
     calls.extend([1, 2].map(|sms| Call::new(512, 300).with(|call| call.sms = sms)));
-    // As many rows as make a chunk of two to three levels for each CTA.
-    for (width, rows) in [(128, 2048), (512, 1024), (1024, 256), (2880, 96)] {
-        calls.extend(
-            [false, true].map(|far| Call::new(width, rows).with(|call| (call.sms, call.far_levels) = (1, far))),
-        );
-    }
     judge_all(calls);
+}
+
+/// As many rows as make a chunk of two to three levels for each CTA.
+#[test]
+fn backward_levels() {
+    let calls = [(128, 2048), (512, 1024), (1024, 256), (2880, 96)].into_iter().flat_map(|(width, rows)| {
+        [false, true].map(|far| Call::new(width, rows).with(|call| (call.sms, call.far_levels) = (1, far)))
+    });
+    judge_all(calls.collect());
 }
 
 #[test]

@@ -96,7 +96,7 @@ fn gate_of_every_z() {
         row.compute(expected.rows.weight.as_ref().expect("a gated norm has a weight"), form);
         let expected = case.alone(&expected, 0);
         let setup = Setup::with(&case, &Target::Host, expected).map_err(|error| error.to_string())?;
-        subject::judge_setup(&emulator, &setup, &device, &|_, _| 0)
+        subject::judge_setup(&emulator, &setup, &device, first / 128, &|_, _| 0)
     };
     let firsts = || (0..1 << 16).step_by(128);
     let rows = |step| firsts().flat_map(move |first| [0, 1].map(|form| (step, first, GateForm::ALL[form])));

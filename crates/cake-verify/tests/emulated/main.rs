@@ -33,13 +33,14 @@ fn far_rows() {
     let x: Vec<bf16> = (0..rows * width as usize).map(|i| bf16::from_f32((i % 31) as f32 - 15.0)).collect();
     let (mut y, mut rstd) = (vec![bf16::ZERO; x.len()], vec![0.0_f32; rows]);
     let mut expected = y.clone();
-    for (x, y) in x.chunks(width as usize).zip(expected.chunks_mut(width as usize)) {
-        plain::rms_row::<bf16, bf16, bf16>(x, None, -0.0, 1e-6, y);
-    }
+    let of_row = |(x, y): (&[bf16], &mut [bf16])| plain::rms_row::<bf16, bf16, bf16>(x, None, -0.0, 1e-6, y).to_bits();
+    let expected_rstd: Vec<u32> =
+        x.chunks(width as usize).zip(expected.chunks_mut(width as usize)).map(of_row).collect();
     let bytes = u64::from(width) * 2;
     for program in RmsNormForward::programs(&spec, Arch::Sm90) {
         let kernel = &RmsNormForward::kernels(&spec, program)[0];
         y.fill(bf16::NAN);
+        rstd.fill(f32::NAN);
         let far = |base: u64| RowTensor { address: base, pitch, outer: 0 };
         let (x_base, y_base, rstd_base) = (1_u64 << 40, 1_u64 << 41, 1_u64 << 42);
         let params = ForwardParams {
@@ -74,6 +75,7 @@ fn far_rows() {
         let ran = unsafe { emulator.run(kernel, &params, size, &windows) };
         ran.unwrap_or_else(|fault| panic!("{kernel}: {fault}"));
         assert!(y.iter().map(|y| y.to_bits()).eq(expected.iter().map(|y| y.to_bits())), "{kernel}");
+        assert!(rstd.iter().map(|rstd| rstd.to_bits()).eq(expected_rstd.iter().copied()), "{kernel}: rstd {rstd:?}");
     }
 }
 
@@ -91,6 +93,10 @@ emulated_tests! {
     rows: "rows/";
     widths: "widths/tuned", "widths/narrow", "widths/untuned";
     wide: "widths/wide";
-    values: "values/", "weights/", "eps";
-    layouts: "layouts/", "in_place";
+    values: "values/";
+    weights: "weights/";
+    eps: "eps";
+    layouts_of_inputs: "layouts/x", "layouts/residual", "layouts/weight", "layouts/inputs";
+    layouts_of_outputs: "layouts/y", "layouts/h", "layouts/rstd";
+    layouts_together: "layouts/together", "layouts/pairs", "layouts/levels", "in_place";
 }

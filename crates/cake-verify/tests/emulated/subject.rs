@@ -31,25 +31,26 @@ pub(crate) fn judge_on<C: Subject>(
 ) -> usize {
     let emulator = Emulator::new(op);
     let device = DeviceInfo { sms, ..DeviceInfo::typical(Arch::Sm90) };
-    let judged = cases
-        .par_iter()
-        .map(|case| judge_case(&emulator, case, &device, &change).map_err(|problem| format!("[{case}] {problem}")));
+    let judged = cases.par_iter().enumerate().map(|(turn, case)| {
+        judge_case(&emulator, case, &device, turn, &change).map_err(|problem| format!("[{case}] {problem}"))
+    });
     let judged: Vec<Result<usize, String>> = judged.collect();
     let failures: Vec<&String> = judged.iter().filter_map(|result| result.as_ref().err()).collect();
     assert!(failures.is_empty(), "{} of {} cases, first {}", failures.len(), cases.len(), failures[0]);
     judged.into_iter().flatten().sum()
 }
 
-/// Runs a case by every program that can serve it, in changing orders of threads, and with changing distances of fetching
-/// ahead.
+/// Runs a case by every program that can serve it, in orders of threads and with distances of fetching ahead that change from
+/// program to program and with `turn`.
 fn judge_case<C: Subject>(
     emulator: &Emulator,
     case: &C,
     device: &DeviceInfo,
+    turn: usize,
     change: &impl Fn(&mut <C::Op as Op>::Params, &Kernel) -> u64,
 ) -> Result<usize, String> {
     let setup = Setup::new(case, &Target::Host, DEFAULT_SEED).map_err(|error| error.to_string())?;
-    judge_setup(emulator, &setup, device, change)
+    judge_setup(emulator, &setup, device, turn, change)
 }
 
 /// The same of a case that is ready.
@@ -57,17 +58,18 @@ pub(crate) fn judge_setup<C: Subject>(
     emulator: &Emulator,
     setup: &Setup<C>,
     device: &DeviceInfo,
+    turn: usize,
     change: &impl Fn(&mut <C::Op as Op>::Params, &Kernel) -> u64,
 ) -> Result<usize, String> {
     let text = |error: cake_core::Error| error.to_string();
     let mut launches = 0;
     for program in C::Op::programs(&setup.case.spec(), device.arch) {
         setup.reset().map_err(text)?;
-        if !launch(emulator, setup, program, device, launches, change)? {
+        if !launch(emulator, setup, program, device, turn + launches, change)? {
             continue;
         }
         if let Some(difference) = setup.differences(setup.outputs().map_err(text)?).first() {
-            return Err(format!("{program}, order {}: {difference}", ORDERS[launches % ORDERS.len()]));
+            return Err(format!("{program}, order {}: {difference}", ORDERS[(turn + launches) % ORDERS.len()]));
         }
         launches += 1;
     }
@@ -81,7 +83,7 @@ fn launch<C: Subject>(
     setup: &Setup<C>,
     program: &'static Program,
     device: &DeviceInfo,
-    launches: usize,
+    turn: usize,
     change: &impl Fn(&mut <C::Op as Op>::Params, &Kernel) -> u64,
 ) -> Result<bool, String> {
     let spec = setup.case.spec();
@@ -93,7 +95,7 @@ fn launch<C: Subject>(
     if C::Op::is_idle(&spec, shape) || C::Op::obstacle(&spec, program, shape).is_some() {
         return Ok(false);
     }
-    let route = Route::rest(program, "forced").half_rows_ahead(2 * (launches as u32 % 3));
+    let route = Route::rest(program, "forced").half_rows_ahead(2 * (turn as u32 % 3));
     C::Op::follow(&spec, &mut params, program, Some(&route), device);
     // Exactly what is asked for, poisoned but for the header.
     let bytes = C::Op::workspace_bytes(&spec, program, shape.rows, device) + change(&mut params, kernel);
@@ -111,7 +113,7 @@ fn launch<C: Subject>(
     let mut windows: Vec<Window> = setup.ranges().map(window).collect();
     windows.push(window(((address, address + 16 * workspace.len() as u64), true)));
     let shared = C::Op::shared_bytes(&spec, kernel, Some(&params));
-    let size = Size { grid: C::Op::grid(kernel, &params), shared, order: ORDERS[launches % ORDERS.len()] };
+    let size = Size { grid: C::Op::grid(kernel, &params), shared, order: ORDERS[turn % ORDERS.len()] };
     // SAFETY: these are the kernel's parameters; `setup` and `workspace` hold the windows' memory.
     let ran = unsafe { emulator.run(kernel, &params, size, &windows) };
     ran.map_err(|fault| format!("{kernel}, {size:?}: {fault}"))?;
