@@ -104,13 +104,39 @@ def test_autograd_has_the_bits_of_the_calls(device, activation, gate_first):
 def test_the_op_passes_opcheck_and_compiles(device):
     x, z, w, dy = tensors(device)
     leaves = [t.requires_grad_() for t in (x, z, w)]
-    opcheck(torch.ops.cake.rms_norm_silu_gate, (*leaves, EPS, "silu", False, True))
+    opcheck(torch.ops.cake.rms_norm_silu_gate, (*leaves, EPS, "silu", False, 1, True))
     compiled = torch.compile(lambda *a: cake.rms_norm_silu_gate(*a, EPS), fullgraph=True, dynamic=True, backend="aot_eager")
     expected = torch.autograd.grad(cake.rms_norm_silu_gate(*leaves, EPS), leaves, dy)
     assert same(torch.autograd.grad(compiled(*leaves), leaves, dy), expected)
     (first,) = torch.autograd.grad(cake.rms_norm_silu_gate(*leaves, EPS), leaves[:1], dy, create_graph=True)
     with pytest.raises(RuntimeError, match="second derivative"):
         first.sum().backward()
+
+
+@pytest.mark.parametrize("gate_first", [False, True])
+def test_groups_are_rows_of_their_own(device, gate_first):
+    x, z, w, dy = tensors(device, (5, 3, 96))
+    leaves = [t.clone().requires_grad_() for t in (x, z, w)]
+    y = cake.rms_norm_silu_gate(*leaves, EPS, gate_first=gate_first, group_size=32)
+    gradients = torch.autograd.grad(y, leaves, dy)
+    for at in range(0, 96, 32):
+        parts = [t[..., at : at + 32] for t in (x, z, w)]
+        alone = [t.clone().requires_grad_() for t in parts]
+        expected = cake.rms_norm_silu_gate(*alone, EPS, gate_first=gate_first)
+        assert same([y[..., at : at + 32].detach()], [expected.detach()])
+        assert same([g[..., at : at + 32] for g in gradients], torch.autograd.grad(expected, alone, dy[..., at : at + 32]))
+    by_op = torch.ops.cake.rms_norm_silu_gate(*leaves, EPS, "silu", gate_first, 3, True)
+    assert same(torch.autograd.grad(by_op, leaves, dy), gradients) and same([by_op.detach()], [y.detach()])
+    module = cake.RMSNormGated(96, EPS, norm_before_gate=not gate_first, group_size=32, device=device, dtype=w.dtype)
+    module.weight.data.copy_(w)
+    assert same([module(x, z).detach()], [y.detach()]) and "group_size=32" in repr(module)
+    with torch.no_grad():
+        assert same([module(x, z)], [y.detach()])
+    for size, error, message in ((36, ValueError, "group_size: 36, expected a divisor of 96"), (32.0, TypeError, "group_size: float")):
+        with pytest.raises(error, match=message):
+            cake.rms_norm_silu_gate(x, z, w, EPS, group_size=size)
+    with pytest.raises(ValueError, match=r"weight: shape \[32\], expected \[96\]"):
+        cake.rms_norm_silu_gate(x, z, w[:32], EPS, group_size=32)
 
 
 def test_the_module(device):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -14,11 +15,11 @@ from . import _cake, _torch
 _library = _torch._library
 _library.define(
     "rms_norm_silu_gate(Tensor x, Tensor z, Tensor weight, float eps, str activation, bool gate_first, "
-    "bool deterministic) -> Tensor"
+    "SymInt groups, bool deterministic) -> Tensor"
 )
 _library.define(
     "rms_norm_silu_gate_backward(Tensor dy, Tensor x, Tensor z, Tensor weight, float eps, str activation, "
-    "bool gate_first, bool dw, bool deterministic) -> (Tensor, Tensor, Tensor)"
+    "bool gate_first, SymInt groups, bool dw, bool deterministic) -> (Tensor, Tensor, Tensor)"
 )
 
 
@@ -30,12 +31,14 @@ def rms_norm_silu_gate(
     *,
     activation: str = "silu",
     gate_first: bool = False,
+    group_size: int | None = None,
     deterministic: bool = True,
 ) -> Tensor:
     """`rmsnorm(x) * weight * gate(z)` over the last dimension of BF16 tensors; `gate(z)` is `z * sigmoid(z)` or `sigmoid(z)`.
 
-    With `gate_first`, `rmsnorm(x * gate(z)) * weight`. Autograd saves the inputs and nothing else. Under autocast to BF16, `x`
-    and `z` are cast to it and the weight stays as it is.
+    With `gate_first`, `rmsnorm(x * gate(z)) * weight`. With `group_size`, each run of as many elements is normalised on its
+    own, by a launch of its own. Autograd saves the inputs and nothing else. Under autocast to BF16, `x` and `z` are cast to it
+    and the weight stays as it is.
     """
     for argument, value in (("x", x), ("z", z), ("weight", weight)):
         if not isinstance(value, Tensor):
@@ -48,11 +51,12 @@ def rms_norm_silu_gate(
         eps = _torch._number("eps", eps)
     if not deterministic:
         deterministic = _torch._overruled()
+    groups = 1 if group_size is None else _groups(x, z, weight, group_size)
     if torch.compiler.is_compiling() or not _torch._plain(x, weight, z):
-        return torch.ops.cake.rms_norm_silu_gate(x, z, weight, eps, activation, gate_first, deterministic)
+        return torch.ops.cake.rms_norm_silu_gate(x, z, weight, eps, activation, gate_first, groups, deterministic)
     if torch.is_grad_enabled() and (x.requires_grad or z.requires_grad or weight.requires_grad):
-        return _eager(eps, activation, gate_first, deterministic)(x, z, weight)
-    return _forward(x, z, weight, eps, activation, gate_first)
+        return _eager(eps, activation, gate_first, groups, deterministic)(x, z, weight)
+    return _forward(x, z, weight, eps, activation, gate_first, groups)
 
 
 class RMSNormGated(torch.nn.Module):
@@ -65,13 +69,14 @@ class RMSNormGated(torch.nn.Module):
         *,
         activation: str = "silu",
         norm_before_gate: bool = True,
+        group_size: int | None = None,
         device: Any = None,
         dtype: Any = None,
         deterministic: bool = True,
     ) -> None:
         super().__init__()
         self.eps, self.activation, self.norm_before_gate = eps, activation, norm_before_gate
-        self.deterministic = deterministic
+        self.group_size, self.deterministic = group_size, deterministic
         self.weight = torch.nn.Parameter(torch.ones(hidden_size, device=device, dtype=dtype))
 
     def reset_parameters(self) -> None:
@@ -85,22 +90,47 @@ class RMSNormGated(torch.nn.Module):
             self.eps,
             activation=self.activation,
             gate_first=not self.norm_before_gate,
+            group_size=self.group_size,
             deterministic=self.deterministic,
         )
 
     def extra_repr(self) -> str:
         last = "" if self.norm_before_gate else ", norm_before_gate=False"
+        if self.group_size is not None:
+            last += f", group_size={self.group_size}"
         return f"{self.weight.numel()}, eps={self.eps}, activation={self.activation!r}{last}"
 
 
-def _forward(x: Tensor, z: Tensor, weight: Tensor, eps: float, activation: str, gate_first: bool) -> Tensor:
+def _groups(x: Tensor, z: Tensor, weight: Tensor, size: int) -> int:
+    """How many groups of a size a row has."""
+    if not isinstance(size, int) or isinstance(size, bool):
+        raise TypeError(f"group_size: {type(size).__name__}, expected an int")
+    width = x.shape[-1] if x.dim() else 1
+    if size < 1 or width % size:
+        raise ValueError(f"group_size: {size}, expected a divisor of {width}, the size of a row")
+    for argument, value, expected in (("z", z, x.shape), ("weight", weight, x.shape[-1:])):
+        if value.shape != expected:
+            raise ValueError(f"{argument}: shape {list(value.shape)}, expected {list(expected)}")
+    return width // size
+
+
+def _split(groups: int, *tensors: Tensor | None) -> Iterator[tuple[Any, ...]]:
+    """The tensors' parts that belong to each group, as views."""
+    if groups == 1:
+        return iter((tensors,))
+    parts = ([None] * groups if tensor is None else tensor.chunk(groups, -1) for tensor in tensors)
+    return zip(*parts, strict=True)
+
+
+def _forward(x: Tensor, z: Tensor, weight: Tensor, eps: float, activation: str, gate_first: bool, groups: int) -> Tensor:
     y = torch.empty_like(x)
-    _cake.gate_forward(x, z, weight, eps, activation, gate_first, y, None)
+    for part_x, part_z, part_weight, part_y in _split(groups, x, z, weight, y):
+        _cake.gate_forward(part_x, part_z, part_weight, eps, activation, gate_first, part_y, None)
     return y
 
 
 @lru_cache(maxsize=64)
-def _eager(eps: float, activation: str, gate_first: bool, deterministic: bool) -> Any:
+def _eager(eps: float, activation: str, gate_first: bool, groups: int, deterministic: bool) -> Any:
     """The eager way, as in `_torch._eager`."""
 
     class RmsNormSiluGate(Function):
@@ -109,19 +139,21 @@ def _eager(eps: float, activation: str, gate_first: bool, deterministic: bool) -
         @staticmethod
         def forward(ctx: Any, x: Any, z: Any, weight: Any) -> Any:
             ctx.save_for_backward(x, z, weight)
-            return _forward(x, z, weight, eps, activation, gate_first)
+            return _forward(x, z, weight, eps, activation, gate_first, groups)
 
         @staticmethod
         def backward(ctx: Any, dy: Any) -> Any:
-            return _gradients(ctx, dy, eps, activation, gate_first, deterministic)
+            return _gradients(ctx, dy, eps, activation, gate_first, groups, deterministic)
 
     return RmsNormSiluGate.apply
 
 
-def _gradients(ctx: Any, dy: Any, eps: float, activation: str, gate_first: bool, deterministic: bool) -> Any:
+def _gradients(
+    ctx: Any, dy: Any, eps: float, activation: str, gate_first: bool, groups: int, deterministic: bool
+) -> Any:
     x, z, weight = ctx.saved_tensors
     for_x, for_z, for_weight = ctx.needs_input_grad[:3]
-    arguments = dy, x, z, weight, eps, activation, gate_first, for_weight, deterministic
+    arguments = dy, x, z, weight, eps, activation, gate_first, groups, for_weight, deterministic
     plain = type(x) in _torch._PLAIN and type(z) in _torch._PLAIN and _torch._plain(dy, weight, None)
     if torch.compiler.is_compiling() or torch.is_grad_enabled() or not plain:
         dx, dz, dw = torch.ops.cake.rms_norm_silu_gate_backward(*arguments)
@@ -138,6 +170,7 @@ def _backward(
     eps: float,
     activation: str,
     gate_first: bool,
+    groups: int,
     wants_dw: bool,
     deterministic: bool,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -145,13 +178,15 @@ def _backward(
         deterministic = _torch._overruled()
     dx, dz = torch.empty_like(x), torch.empty_like(z)
     dw = torch.empty_like(weight) if wants_dw else None
-    head = dy, x, z, weight, None, eps, activation, gate_first, dx, dz, dw, False, deterministic, None
-    _torch._with_workspace(lambda scratch: _cake.gate_backward(*head, scratch), x)
+    for *inputs, part_dx, part_dz, part_dw in _split(groups, dy, x, z, weight, dx, dz, dw):
+        outputs = part_dx, part_dz, part_dw, False, deterministic, None
+        arguments = *inputs, None, eps, activation, gate_first, *outputs
+        _torch._with_workspace(lambda scratch, arguments=arguments: _cake.gate_backward(*arguments, scratch), x)
     return dx, dz, dw
 
 
-def _op_forward(x: Tensor, z: Tensor, weight: Tensor, eps: float, activation: str, gate_first: bool, _: bool) -> Tensor:
-    return _forward(x, z, weight, eps, activation, gate_first)
+def _op_forward(x: Tensor, z: Tensor, weight: Tensor, *rest: Any) -> Tensor:
+    return _forward(x, z, weight, *rest[:-1])
 
 
 def _op_backward(dy: Tensor, x: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
@@ -159,9 +194,8 @@ def _op_backward(dy: Tensor, x: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Ten
     return dx, dz, _torch._or_empty(dw, x)
 
 
-def _fake_backward(
-    dy: Tensor, x: Tensor, z: Tensor, weight: Tensor, eps: float, activation: str, first: bool, wants_dw: bool, _: bool
-) -> tuple[Tensor, Tensor, Tensor]:
+def _fake_backward(dy: Tensor, x: Tensor, z: Tensor, weight: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+    wants_dw = rest[-2]
     dw = torch.empty_like(weight) if wants_dw else x.new_empty(0)
     return torch.empty_like(x), torch.empty_like(z), dw
 
@@ -172,10 +206,10 @@ def _save(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _op_gradients(ctx: Any, dy: Any) -> Any:
-    return *_gradients(ctx, dy, *ctx.rest), None, None, None, None
+    return *_gradients(ctx, dy, *ctx.rest), *(None for _ in ctx.rest)
 
 
-def _fake_forward(x: Tensor, z: Tensor, weight: Tensor, eps: float, activation: str, first: bool, _: bool) -> Tensor:
+def _fake_forward(x: Tensor, *_: Any) -> Tensor:
     return torch.empty_like(x)
 
 
@@ -197,14 +231,14 @@ def _register_sharding() -> None:
     from torch.distributed.tensor.experimental import register_sharding
 
     @register_sharding(torch.ops.cake.rms_norm_silu_gate.default)
-    def _(x: Any, z: Any, weight: Any, eps: Any, activation: Any, first: Any, deterministic: Any) -> Any:
-        return [([at], [at, at, Replicate(), None, None, None, None]) for at in _torch._rows(x)]
+    def _(x: Any, z: Any, weight: Any, *rest: Any) -> Any:
+        return [([at], [at, at, Replicate(), *(None for _ in rest)]) for at in _torch._rows(x)]
 
     @register_sharding(torch.ops.cake.rms_norm_silu_gate_backward.default)
-    def _(dy: Any, x: Any, z: Any, weight: Any, eps: Any, activation: Any, first: Any, dw: Any, deterministic: Any) -> Any:
+    def _(dy: Any, x: Any, z: Any, weight: Any, *rest: Any) -> Any:
         def placed(at: Any) -> Any:
-            gradients = [at, at, _torch._sum_over_rows(at, dw)]
-            return gradients, [at, at, at, Replicate(), None, None, None, None, None]
+            gradients = [at, at, _torch._sum_over_rows(at, wanted=rest[-2])]
+            return gradients, [at, at, at, Replicate(), *(None for _ in rest)]
 
         return [placed(at) for at in _torch._rows(x)]
 

@@ -7,6 +7,7 @@ import sys
 from functools import cache
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ._gate import rms_norm_silu_gate
@@ -61,9 +62,6 @@ def _obstacle(module: Any) -> str | None:
     activation = getattr(module, "activation", "silu")
     if activation not in ("silu", "swish", "sigmoid"):
         return f"activation {activation}, expected silu, swish or sigmoid"
-    group = getattr(module, "group_size", None)
-    if group is not None and group != module.weight.numel():
-        return f"groups of {group}, expected one group of {module.weight.numel()}"
     return None
 
 
@@ -131,9 +129,11 @@ def _gated(self: Any, hidden_states: Tensor, gate: Tensor) -> Tensor:
 
 
 def _gate_first(self: Any, hidden_states: Tensor, gate: Tensor | None = None) -> Tensor:
-    if gate is None:
-        return rms_norm(hidden_states, self.weight, self.variance_epsilon)
-    return rms_norm_silu_gate(hidden_states, gate, self.weight, self.variance_epsilon, gate_first=True)
+    if gate is not None:
+        eps, size = self.variance_epsilon, self.group_size
+        return rms_norm_silu_gate(hidden_states, gate, self.weight, eps, gate_first=True, group_size=size)
+    parts = (tensor.split(self.group_size, -1) for tensor in (hidden_states, self.weight))
+    return torch.cat([rms_norm(x, weight, self.variance_epsilon) for x, weight in zip(*parts, strict=True)], -1)
 
 
 # Norms of transformers whose code other models have letter by letter, some 180 of them; and what serves it.
