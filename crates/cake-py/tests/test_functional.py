@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from conftest import close, reference, same
+from conftest import close, reference, refused, same
 
 import cake_py as cake
 
@@ -107,11 +107,6 @@ def test_no_rows(call, shape):
     dw = torch.full((96,), float("nan"), device=x.device)
     cake.rms_norm_backward(dy, x, w, rstd, dw=dw)
     assert same([dw], [torch.zeros_like(dw)])
-
-
-def refused(kind, text, function, *args, **options):
-    with pytest.raises(kind, match=text):
-        function(*args, **options)
 
 
 def test_bad_input_is_refused_by_name(call):

@@ -9,7 +9,7 @@ import warnings
 
 import pytest
 import torch
-from conftest import close, reference, same
+from conftest import close, reference, refused, same
 from torch.library import opcheck
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
@@ -516,8 +516,25 @@ def test_processes(method):
 
 
 def test_forward_mode_is_an_error(call):
-    x, w, *_ = call()
-    with torch.autograd.forward_ad.dual_level():
-        dual = torch.autograd.forward_ad.make_dual(x, torch.ones_like(x))
-        with pytest.raises((RuntimeError, NotImplementedError)):
-            cake.rms_norm(dual, w.requires_grad_(), EPS)
+    x, w, r, dy = call()
+    leaf, trained = leaves(x, w)
+    y = cake.rms_norm(leaf, w, EPS)
+
+    def dual(function, tensor):
+        with torch.autograd.forward_ad.dual_level():
+            function(tensor)  # no tangent, no error
+            function(torch.autograd.forward_ad.make_dual(tensor, torch.ones_like(tensor)))
+
+    calls = [
+        (lambda t: cake.rms_norm(t, w, EPS), x),
+        (lambda t: cake.rms_norm(x, t, EPS), w),
+        (lambda t: cake.rms_norm(x, w, EPS, t), r),
+        (lambda t: cake.rms_norm(t, trained, EPS), x),
+        (lambda t: cake.rms_norm_silu_gate(x, t, w, EPS), r),
+        (lambda t: cake.rms_norm_silu_gate(x, r, t, EPS), w),
+    ]
+    for function, tensor in calls:
+        refused(RuntimeError, "forward mode", dual, function, tensor)
+        refused(RuntimeError, "forward mode", torch.func.jvp, function, (tensor,), (torch.ones_like(tensor),))
+    refused(RuntimeError, "forward mode", dual, lambda t: torch.autograd.grad(y, leaf, t, retain_graph=True), dy)
+    refused(RuntimeError, "forward mode", dual, lambda t: torch.ops.cake.rms_norm(t, w, EPS, False, True), x)

@@ -85,6 +85,7 @@ def rms_norm(
             raise _no_tensor("weight", weight)
         if not (residual is None or isinstance(residual, Tensor)):
             raise _no_tensor("residual", residual)
+        _refuse_tangents("rms_norm", (x, weight, residual))
         if residual is None:
             return torch.ops.cake.rms_norm(x, weight, eps, offset, deterministic)[0]
         return torch.ops.cake.add_rms_norm(x, residual, weight, eps, offset, deterministic)[:2]
@@ -372,14 +373,30 @@ def _no_second(ctx: Any, *_: Any) -> Any:
     raise RuntimeError("rms_norm: a second derivative was asked for, and is not served")
 
 
-for _name, _impl, _fake, _save, _derive in [
-    ("rms_norm", _op_forward, _fake_forward, _save_forward, _op_gradients),
-    ("add_rms_norm", _op_add, _fake_add, _save_add, _op_add_gradients),
-    ("rms_norm_backward", _op_backward, _fake_backward, None, _no_second),
-]:
-    _library.impl(_name, _impl, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"cake::{_name}", _fake, lib=_library)
-    torch.library.register_autograd(f"cake::{_name}", _derive, setup_context=_save, lib=_library)
+def _register(name: str, impl: Any, fake: Any, save: Any, derive: Any) -> None:
+    """What PyTorch has to know of an op: its kernel, its outputs' shapes, what it saves, and its derivative."""
+
+    def kernel(*arguments: Any) -> Any:
+        _refuse_tangents(name, arguments)
+        return impl(*arguments)
+
+    _library.impl(name, kernel, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"cake::{name}", fake, lib=_library)
+    torch.library.register_autograd(f"cake::{name}", derive, setup_context=save, lib=_library)
+
+
+def _refuse_tangents(name: str, arguments: Any) -> None:
+    """PyTorch drops tangents at a custom op, those of `torch.func` before its kernel: forward mode would see zeros."""
+    if _is_compiling() or forward_ad._current_level < 0:
+        return
+    for tensor in arguments:
+        if isinstance(tensor, Tensor) and forward_ad.unpack_dual(tensor).tangent is not None:
+            raise RuntimeError(f"{name}: a derivative in forward mode was asked for, and is not served")
+
+
+_register("rms_norm", _op_forward, _fake_forward, _save_forward, _op_gradients)
+_register("add_rms_norm", _op_add, _fake_add, _save_add, _op_add_gradients)
+_register("rms_norm_backward", _op_backward, _fake_backward, None, _no_second)
 
 
 def _rows(x: Any) -> list[Any]:
