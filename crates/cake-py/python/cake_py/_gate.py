@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.autograd.function import Function
 
 from . import _cake, _torch
+from ._functional import _number
 
 _library = _torch._library
 _library.define(
@@ -45,7 +46,7 @@ def rms_norm_silu_gate(
     if z.dtype is not torch.bfloat16:
         z = _torch._autocast(z)
     if type(eps) is not float:
-        eps = _torch._number("eps", eps)
+        eps = _number("eps", eps)
     if not deterministic:
         deterministic = _torch._overruled()
     if torch.compiler.is_compiling() or not _torch._plain(x, weight, z):

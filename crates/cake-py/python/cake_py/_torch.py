@@ -19,6 +19,7 @@ from torch.autograd.function import Function
 from torch.nn import Parameter
 
 from . import _arrays, _cake
+from ._functional import _number
 
 if not hasattr(Tensor, "__dlpack_c_exchange_api__"):
     raise ImportError(f"torch {torch.__version__}, expected 2.10 or newer")
@@ -173,13 +174,6 @@ def _plain(x: Tensor, weight: Tensor | None, residual: Tensor | None) -> bool:
 
 def _no_tensor(argument: str, value: object) -> TypeError:
     return TypeError(f"{argument}: {type(value).__name__}, expected a torch.Tensor")
-
-
-def _number(argument: str, value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise TypeError(f"{argument}: {type(value).__name__}, expected a float") from None
 
 
 def _autocast(x: Tensor) -> Tensor:
