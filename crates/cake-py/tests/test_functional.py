@@ -228,6 +228,25 @@ def test_numpy():
         cake.rms_norm_forward(x, w, EPS, out=y)
 
 
+def test_what_is_no_plain_memory_is_refused(device):
+    x = torch.ones(4, 96, dtype=torch.bfloat16, device=device)
+    refused(ValueError, "x: expected dense memory .*storage", cake.rms_norm_forward, x.to_sparse(), None, EPS, out=x)
+    refused(ValueError, "weight: expected dense memory .*meta", cake.rms_norm_forward, x, x[0].to("meta"), EPS)
+
+
+@pytest.mark.parametrize("strides", [(), (4, 4)])
+def test_an_array_interface_has_a_stride_for_each_dimension(strides):
+    class Array:
+        shape = (96,)
+
+        def __init__(self, array):
+            self.array = array
+            self.__array_interface__ = {**array.__array_interface__, "strides": strides}
+
+    x = torch.ones(4, 96, dtype=torch.bfloat16)
+    refused(ValueError, f"weight: {len(strides)} strides, expected 1", cake.rms_norm_forward, x, Array(np.ones(96, "f4")), EPS)
+
+
 def test_any_dlpack_exporter():
     class Exporter:
         def __init__(self, tensor):
