@@ -394,6 +394,17 @@ def step(model, x):
     return [y, x.grad, *(p.grad.clone() for p in model.parameters())]
 
 
+@pytest.mark.parametrize("shape", [96, (4, 24)])
+@pytest.mark.parametrize("affine", [False, True])
+def test_a_module_has_its_shape(shape, affine):
+    norm = cake.RMSNorm(shape, elementwise_affine=affine, dtype=torch.bfloat16)
+    x = torch.ones(5, *norm.normalized_shape, dtype=torch.bfloat16)
+    assert norm(x, x)[1].shape == norm(x).shape == x.shape
+    other = x.transpose(-1, -2)
+    refused(ValueError, "(x|weight): shape", norm, other)
+    refused(ValueError, "residual: shape", norm, x, other)
+
+
 def test_compile(device):
     torch._dynamo.reset()
     block = Block(device)
@@ -434,6 +445,26 @@ def test_dispatch_modes_see_the_ops(call):
     with Spy():
         cake.rms_norm(x, w, EPS).sum().backward()
     assert "rms_norm.default" in names and "rms_norm_backward.default" in names
+
+
+def test_tensors_without_memory(device):
+    x, z = (torch.empty(3, 96, dtype=torch.bfloat16, device="meta", requires_grad=True) for _ in range(2))
+    for norm, inputs in (cake.RMSNorm(96, device="meta"), (x, z)), (cake.RMSNormGated(96, device="meta"), (x, z)):
+        y = norm(*inputs)
+        first = y[0] if isinstance(y, tuple) else y
+        first.sum().backward()
+        assert first.shape == x.grad.shape == x.shape and norm.weight.grad.is_meta
+    with pytest.raises(ValueError, match="weight: .*meta"):
+        cake.rms_norm(torch.ones(3, 96, dtype=torch.bfloat16, device=device), torch.ones(96, device="meta"))
+
+
+def test_rstd_of_an_op_has_no_gradient(call):
+    x, w, r, _ = call()
+    x, w, r = leaves(x, w, r)
+    y, rstd = torch.ops.cake.rms_norm(x, w, EPS, False, True)
+    assert y.requires_grad and not rstd.requires_grad
+    y, h, rstd = torch.ops.cake.add_rms_norm(x, r, w, EPS, False, True)
+    assert y.requires_grad and h.requires_grad and not rstd.requires_grad
 
 
 # Checkpointing

@@ -150,11 +150,16 @@ def rms_norm_of(
     """`rms_norm` as a module of PyTorch spells it: several last dimensions, and a default for `eps`."""
     if eps is None:
         eps = torch.finfo(torch.float32).eps  # what PyTorch computes with for BF16, whatever its documentation says
-    width = len(module.normalized_shape)
+    ends = tuple(module.normalized_shape)
+    width = len(ends)
+    if width > 1 or weight is None:  # a weight is compared with the width below
+        for argument, tensor in ("x", x), ("residual", x if residual is None else residual):
+            if not isinstance(tensor, Tensor):
+                raise _no_tensor(argument, tensor)
+            if tuple(tensor.shape[-width:]) != ends:
+                raise ValueError(f"{argument}: shape {tuple(tensor.shape)}, expected {ends} at its end")
     if width == 1:
         return rms_norm(x, weight, eps, residual, offset=offset, deterministic=deterministic)  # type: ignore[arg-type]
-    if tuple(x.shape[-width:]) != tuple(module.normalized_shape):
-        raise ValueError(f"x: shape {tuple(x.shape)}, expected {tuple(module.normalized_shape)} at its end")
     flat = [None if tensor is None else tensor.flatten(-width) for tensor in (x, weight, residual)]
     result = rms_norm(flat[0], flat[1], eps, flat[2], offset=offset, deterministic=deterministic)  # type: ignore
     return result.view(x.shape) if residual is None else tuple(tensor.view(x.shape) for tensor in result)
@@ -164,6 +169,7 @@ def _plain(x: Tensor, weight: Tensor | None, residual: Tensor | None) -> bool:
     """Whether nothing but autograd looks at the tensors."""
     return (
         type(x) in _PLAIN
+        and not x.is_meta
         and (type(weight) is Parameter or weight is None or (type(weight) is Tensor and not weight.is_neg()))
         and (residual is None or type(residual) in _PLAIN)
         and not _modes()
@@ -343,12 +349,14 @@ def _fake_backward(
 def _save_forward(ctx: Any, inputs: Any, output: Any) -> None:
     x, weight, _, *ctx.rest = inputs
     ctx.save_for_backward(x, weight, output[1])
+    ctx.mark_non_differentiable(output[1])
     ctx.set_materialize_grads(False)
 
 
 def _save_add(ctx: Any, inputs: Any, output: Any) -> None:
     _, _, weight, _, *ctx.rest = inputs
     ctx.save_for_backward(output[1], weight, output[2])
+    ctx.mark_non_differentiable(output[2])
     ctx.set_materialize_grads(False)
 
 
