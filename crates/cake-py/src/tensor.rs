@@ -50,7 +50,7 @@ impl<'py> Tensor<'py> {
     /// The description of an argument, by the cheapest protocol that its type has.
     pub(crate) fn new(argument: &'static str, object: &Bound<'py, PyAny>) -> PyResult<Self> {
         if let Some(exchange) = Exchange::of(object)? {
-            let tensor = exchange.describe(object)?;
+            let tensor = exchange.describe(object).map_err(|error| undescribed(argument, object, &error))?;
             return Self::described(argument, &tensor, false, Origin::Exchange(exchange), None);
         }
         let py = object.py();
@@ -123,6 +123,10 @@ impl<'py> Tensor<'py> {
             )));
         }
         let strides = strides.map(|strides| strides.iter().map(|stride| stride / bytes).collect::<Vec<_>>());
+        if let Some(strides) = strides.as_ref().filter(|strides| strides.len() != shape.len()) {
+            let (found, expected) = (strides.len(), shape.len());
+            return Err(PyValueError::new_err(format!("{argument}: {found} strides, expected {expected}")));
+        }
         let (mut place, mut stream) = (Place::Host, 0);
         if cuda {
             let device = object.call_method0("__dlpack_device__").and_then(|device| device.extract::<(u32, u32)>());
@@ -269,6 +273,17 @@ impl<'py> Tensor<'py> {
             false => Err(raise(Error::Place { argument, expected: place, actual: self.place })),
         }
     }
+}
+
+/// What a library says of a tensor that is no memory on the host or a GPU: a sparse one, say. Its first line, as PyTorch
+/// adds where in its own code it was.
+fn undescribed(argument: &str, object: &Bound<'_, PyAny>, error: &PyErr) -> PyErr {
+    let py = object.py();
+    let text = error.value(py).to_string();
+    let why = text.lines().next().unwrap_or_default();
+    let refused = PyValueError::new_err(format!("{argument}: expected dense memory on the host or CUDA: {why}"));
+    refused.set_cause(py, Some(error.clone_ref(py)));
+    refused
 }
 
 impl Kind {

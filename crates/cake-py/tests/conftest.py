@@ -2,7 +2,7 @@ import pytest
 import torch
 from two_gpus.compare import bits, same
 
-__all__ = ["bits", "close", "reference", "same"]
+__all__ = ["bits", "close", "reference", "refused", "same"]
 
 H = 96
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU"))]
@@ -47,3 +47,8 @@ def close(actual, expected, bound):
     error = (actual.double() - expected.double()).abs().max().item()
     limit = bound * max(1.0, expected.abs().max().item())
     assert error <= limit, f"error {error}, expected at most {limit}"
+
+
+def refused(kind, text, function, *args, **options):
+    with pytest.raises(kind, match=text):
+        function(*args, **options)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from conftest import close, reference, same
+from conftest import close, reference, refused, same
 
 import cake_py as cake
 
@@ -109,11 +109,6 @@ def test_no_rows(call, shape):
     assert same([dw], [torch.zeros_like(dw)])
 
 
-def refused(kind, text, function, *args, **options):
-    with pytest.raises(kind, match=text):
-        function(*args, **options)
-
-
 def test_bad_input_is_refused_by_name(call):
     x, w, r, dy = call()
     out = torch.full_like(x, 3)
@@ -131,7 +126,8 @@ def test_bad_input_is_refused_by_name(call):
     refused(ValueError, "eps: NaN", forward, x, w, float("nan"), out=out)
     refused(TypeError, "x: str, expected a tensor", forward, "x", w, EPS)
     refused(TypeError, "weight: .*expected a tensor", forward, x, 3, EPS, out=out)
-    refused(TypeError, "eps", forward, x, w, "small", out=out)
+    for bad in ("small", "1e-6", None, 1j):
+        refused(TypeError, f"eps: {type(bad).__name__}, expected a float", forward, x, w, bad, out=out)
     refused(ValueError, "elements of an output overlap", forward, x, w, EPS, out=out[:1].expand(33, 96))
     refused(ValueError, "overlaps", forward, x, w, EPS, residual=out, out=out)
     refused(ValueError, "x: 0 dimensions", forward, x[0, 0], w, EPS)
@@ -150,7 +146,10 @@ def test_bad_input_is_refused_by_name(call):
     refused(ValueError, "dx .*overlaps x", backward, dy, x, w, rstd, dx=x)
     refused(ValueError, "dw: absent", backward, dy, x, w, rstd, dx=dx, accumulate=True)
     refused(ValueError, "dw: present", backward, dy, x, None, rstd, dx=dx, dw=torch.empty(96, device=x.device))
-    refused(ValueError, "max_sms: 0", backward, dy, x, w, rstd, dx=dx, max_sms=0)
+    for bad in (0, -1, 2**40):
+        refused(ValueError, f"max_sms: {bad}, expected 1 to", backward, dy, x, w, rstd, dx=dx, max_sms=bad)
+    refused(TypeError, "max_sms: float, expected an int", backward, dy, x, w, rstd, dx=dx, max_sms=1.5)
+    refused(ValueError, "dw_dtype: float16, expected float32 or", backward, dy, x, w, rstd, dx=dx, dw_dtype="float16")
     refused(ValueError, "dx: absent", backward, dy, x, w, rstd, dx=False, dw=False)
     refused(ValueError, "workspace: dtype f32", backward, dy, x, w, rstd, dx=dx, workspace=rstd)
     assert (dx == 3).all()
@@ -158,9 +157,53 @@ def test_bad_input_is_refused_by_name(call):
 
 def test_a_call_that_records_nothing_refuses_what_needs_a_gradient(call):
     x, w, _, dy = call()
-    refused(RuntimeError, "weight: requires grad", cake.rms_norm_forward, x, w.requires_grad_(), EPS)
+    trained, out = w.clone().requires_grad_(), torch.empty_like(x).requires_grad_()
+    parts = torch.ones(2, 96, device=x.device).requires_grad_()
+    refused(RuntimeError, "weight: requires grad.* use rms_norm,", cake.rms_norm_forward, x, trained, EPS)
+    refused(RuntimeError, "weight: .* use rms_norm_silu_gate,", cake.rms_norm_silu_gate_forward, x, dy, trained, EPS)
+    refused(RuntimeError, "out: requires grad", cake.rms_norm_forward, x, w, EPS, out=out)
+    refused(RuntimeError, "shards: requires grad", cake.combine_dw, parts)
     with torch.no_grad():
-        cake.rms_norm_forward(x, w, EPS)
+        cake.rms_norm_forward(x, trained, EPS, out=out)
+        cake.combine_dw(parts)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x, x)
+        refused(RuntimeError, "x: has a tangent", cake.rms_norm_forward, dual, w, EPS)
+
+
+def test_a_lazy_negation_is_refused(call):
+    x, *_ = call()
+    weight = torch.randn(96, dtype=torch.complex64, device=x.device).conj().imag
+    assert weight.is_neg()
+    refused(ValueError, "weight: negated lazily", cake.rms_norm_forward, x, weight, EPS)
+    cake.rms_norm_forward(x, weight.resolve_neg(), EPS)
+
+
+def test_what_is_written_is_changed_for_autograd(call):
+    x, w, r, dy = call()
+    _, rstd, h = cake.rms_norm_forward(x, w, EPS, residual=r)
+    dw, parts = torch.zeros(96, device=x.device), torch.ones(2, 96, device=x.device)
+    cases = [
+        (x.clone(), lambda t: cake.rms_norm_forward(t, w, EPS, out=t)),
+        (rstd, lambda t: cake.rms_norm_forward(x, w, EPS, rstd=t)),
+        (r.clone(), lambda t: cake.rms_norm_forward(x, w, EPS, residual=t, h=t)),
+        (dy.clone(), lambda t: cake.rms_norm_backward(t, h, w, rstd, dx=t)),
+        (dw, lambda t: cake.rms_norm_backward(dy, h, w, rstd, dw=t, accumulate=True)),
+        (dw, lambda t: cake.combine_dw(parts, dw=t)),
+        (x.clone(), lambda t: cake.rms_norm_silu_gate_forward(t, r, w, EPS, out=t)),
+        (r.clone(), lambda t: cake.rms_norm_silu_gate_backward(dy, x, t, w, EPS, dz=t)),
+    ]
+    for tensor, write in cases:
+        saved = torch.ones_like(tensor).requires_grad_() * tensor
+        loss = saved.square().sum()
+        before = saved._version
+        with torch.no_grad():
+            write(saved)
+        assert saved._version > before
+        refused(RuntimeError, "modified by an inplace operation", loss.backward)
+    with torch.inference_mode():
+        over = x.clone()
+        cake.rms_norm_forward(over, w, EPS, out=over)
 
 
 def test_numpy():
@@ -183,6 +226,25 @@ def test_numpy():
     y.flags.writeable = False
     with pytest.raises(ValueError, match="out: read-only"):
         cake.rms_norm_forward(x, w, EPS, out=y)
+
+
+def test_what_is_no_plain_memory_is_refused(device):
+    x = torch.ones(4, 96, dtype=torch.bfloat16, device=device)
+    refused(ValueError, "x: expected dense memory .*storage", cake.rms_norm_forward, x.to_sparse(), None, EPS, out=x)
+    refused(ValueError, "weight: expected dense memory .*meta", cake.rms_norm_forward, x, x[0].to("meta"), EPS)
+
+
+@pytest.mark.parametrize("strides", [(), (4, 4)])
+def test_an_array_interface_has_a_stride_for_each_dimension(strides):
+    class Array:
+        shape = (96,)
+
+        def __init__(self, array):
+            self.array = array
+            self.__array_interface__ = {**array.__array_interface__, "strides": strides}
+
+    x = torch.ones(4, 96, dtype=torch.bfloat16)
+    refused(ValueError, f"weight: {len(strides)} strides, expected 1", cake.rms_norm_forward, x, Array(np.ones(96, "f4")), EPS)
 
 
 def test_any_dlpack_exporter():
@@ -225,6 +287,8 @@ def test_queries():
     refused(ValueError, "device: tpu", cake.is_supported, "tpu")
     refused(ValueError, "width: 0, expected", cake.workspace_bytes, 1, 0)
     refused(TypeError, "rows: float", cake.workspace_bytes, 1.0, 96)
+    for device in (-1, 2**40, f"cuda:{2**40}"):
+        refused(ValueError, "device: cuda:.*, expected cpu", cake.is_supported, device)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA GPU")

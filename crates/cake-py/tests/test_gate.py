@@ -104,9 +104,9 @@ def test_autograd_has_the_bits_of_the_calls(device, activation, gate_first):
 def test_the_op_passes_opcheck_and_compiles(device):
     x, z, w, dy = tensors(device)
     leaves = [t.requires_grad_() for t in (x, z, w)]
+    expected = torch.autograd.grad(cake.rms_norm_silu_gate(*leaves, EPS), leaves, dy)
     opcheck(torch.ops.cake.rms_norm_silu_gate, (*leaves, EPS, "silu", False, 1, True))
     compiled = torch.compile(lambda *a: cake.rms_norm_silu_gate(*a, EPS), fullgraph=True, dynamic=True, backend="aot_eager")
-    expected = torch.autograd.grad(cake.rms_norm_silu_gate(*leaves, EPS), leaves, dy)
     assert same(torch.autograd.grad(compiled(*leaves), leaves, dy), expected)
     (first,) = torch.autograd.grad(cake.rms_norm_silu_gate(*leaves, EPS), leaves[:1], dy, create_graph=True)
     with pytest.raises(RuntimeError, match="second derivative"):

@@ -11,6 +11,7 @@ import pytest
 import torch
 import transformers
 from conftest import close
+from torch.nn.utils import parametrize
 
 import cake_py as cake
 
@@ -132,6 +133,18 @@ def test_undo_copy_and_state(device):
     assert torch.equal(loss_of(model, tokens), before)
 
 
+def test_undo_is_refused_where_the_class_is_another_by_now():
+    plain, changed = torch.nn.RMSNorm(8), torch.nn.RMSNorm(8)
+    patch = cake.patch(torch.nn.Sequential(plain, changed))
+    parametrize.register_parametrization(changed, "weight", torch.nn.Identity())
+    with pytest.raises(RuntimeError, match="RMSNorm has become ParametrizedRMSNorm since"):
+        patch.undo()
+    assert type(plain) is not torch.nn.RMSNorm
+    parametrize.remove_parametrizations(changed, "weight")
+    patch.undo()
+    assert type(plain) is type(changed) is torch.nn.RMSNorm
+
+
 def test_norms_of_torch_and_unknown_ones(device):
     class OddRMSNorm(torch.nn.Module):
         pass
@@ -183,9 +196,11 @@ def test_what_is_left_says_why():
     gelu = kind_of("qwen3_next.Qwen3Next", "RMSNormGated")(64)
     gelu.activation = "gelu"
     other = kind_of("idefics.Idefics")(64)
-    patch = cake.patch(torch.nn.Sequential(gelu, other))
-    assert not patch.replaced and [*patch.left] == ["0", "1"]
-    for why in ("activation gelu, expected", "not known"):
+    hooked = kind_of("llama.Llama")(64)
+    hooked.forward = hooked.forward
+    patch = cake.patch(torch.nn.Sequential(gelu, other, hooked))
+    assert not patch.replaced and [*patch.left] == ["0", "1", "2"]
+    for why in ("activation gelu, expected", "not known", "hides"):
         assert why in str(patch)
 
 

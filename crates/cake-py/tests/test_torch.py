@@ -9,7 +9,7 @@ import warnings
 
 import pytest
 import torch
-from conftest import close, reference, same
+from conftest import close, reference, refused, same
 from torch.library import opcheck
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
@@ -394,6 +394,17 @@ def step(model, x):
     return [y, x.grad, *(p.grad.clone() for p in model.parameters())]
 
 
+@pytest.mark.parametrize("shape", [96, (4, 24)])
+@pytest.mark.parametrize("affine", [False, True])
+def test_a_module_has_its_shape(shape, affine):
+    norm = cake.RMSNorm(shape, elementwise_affine=affine, dtype=torch.bfloat16)
+    x = torch.ones(5, *norm.normalized_shape, dtype=torch.bfloat16)
+    assert norm(x, x)[1].shape == norm(x).shape == x.shape
+    other = x.transpose(-1, -2)
+    refused(ValueError, "(x|weight): shape", norm, other)
+    refused(ValueError, "residual: shape", norm, x, other)
+
+
 def test_compile(device):
     torch._dynamo.reset()
     block = Block(device)
@@ -409,15 +420,15 @@ def test_compile(device):
 
 def test_compile_by_inductor(device):
     torch._dynamo.reset()
+    counters = torch._dynamo.utils.counters
+    counters.clear()
     block = Block(device)
     compiled = torch.compile(block, fullgraph=True, dynamic=True)
-    seen = []
     for rows in (5, 8, 31, 64):
         x = torch.randn(2, rows, 96, device=device).bfloat16()
         for a, b in zip(step(block, x), step(compiled, x), strict=True):
             close(b, a.double(), 2**-6)
-        seen.append(torch._dynamo.utils.counters["frames"]["ok"])
-    assert seen[-1] <= 2 and not torch._dynamo.utils.counters["graph_break"]
+    assert counters["stats"]["unique_graphs"] == 1 and not counters["graph_break"]
 
 
 def test_dispatch_modes_see_the_ops(call):
@@ -434,6 +445,26 @@ def test_dispatch_modes_see_the_ops(call):
     with Spy():
         cake.rms_norm(x, w, EPS).sum().backward()
     assert "rms_norm.default" in names and "rms_norm_backward.default" in names
+
+
+def test_tensors_without_memory(device):
+    x, z = (torch.empty(3, 96, dtype=torch.bfloat16, device="meta", requires_grad=True) for _ in range(2))
+    for norm, inputs in (cake.RMSNorm(96, device="meta"), (x, z)), (cake.RMSNormGated(96, device="meta"), (x, z)):
+        y = norm(*inputs)
+        first = y[0] if isinstance(y, tuple) else y
+        first.sum().backward()
+        assert first.shape == x.grad.shape == x.shape and norm.weight.grad.is_meta
+    with pytest.raises(ValueError, match="weight: .*meta"):
+        cake.rms_norm(torch.ones(3, 96, dtype=torch.bfloat16, device=device), torch.ones(96, device="meta"))
+
+
+def test_rstd_of_an_op_has_no_gradient(call):
+    x, w, r, _ = call()
+    x, w, r = leaves(x, w, r)
+    y, rstd = torch.ops.cake.rms_norm(x, w, EPS, False, True)
+    assert y.requires_grad and not rstd.requires_grad
+    y, h, rstd = torch.ops.cake.add_rms_norm(x, r, w, EPS, False, True)
+    assert y.requires_grad and h.requires_grad and not rstd.requires_grad
 
 
 # Checkpointing
@@ -516,8 +547,25 @@ def test_processes(method):
 
 
 def test_forward_mode_is_an_error(call):
-    x, w, *_ = call()
-    with torch.autograd.forward_ad.dual_level():
-        dual = torch.autograd.forward_ad.make_dual(x, torch.ones_like(x))
-        with pytest.raises((RuntimeError, NotImplementedError)):
-            cake.rms_norm(dual, w.requires_grad_(), EPS)
+    x, w, r, dy = call()
+    leaf, trained = leaves(x, w)
+    y = cake.rms_norm(leaf, w, EPS)
+
+    def dual(function, tensor):
+        with torch.autograd.forward_ad.dual_level():
+            function(tensor)  # no tangent, no error
+            function(torch.autograd.forward_ad.make_dual(tensor, torch.ones_like(tensor)))
+
+    calls = [
+        (lambda t: cake.rms_norm(t, w, EPS), x),
+        (lambda t: cake.rms_norm(x, t, EPS), w),
+        (lambda t: cake.rms_norm(x, w, EPS, t), r),
+        (lambda t: cake.rms_norm(t, trained, EPS), x),
+        (lambda t: cake.rms_norm_silu_gate(x, t, w, EPS), r),
+        (lambda t: cake.rms_norm_silu_gate(x, r, t, EPS), w),
+    ]
+    for function, tensor in calls:
+        refused(RuntimeError, "forward mode", dual, function, tensor)
+        refused(RuntimeError, "forward mode", torch.func.jvp, function, (tensor,), (torch.ones_like(tensor),))
+    refused(RuntimeError, "forward mode", dual, lambda t: torch.autograd.grad(y, leaf, t, retain_graph=True), dy)
+    refused(RuntimeError, "forward mode", dual, lambda t: torch.ops.cake.rms_norm(t, w, EPS, False, True), x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from typing import Any, Literal
 
@@ -29,7 +30,7 @@ def rms_norm_forward(
     `1 + weight`. Outputs that are not given are allocated; `rstd=False` leaves it out. `out` may be `x`, and `h` may be
     `residual`. Nothing is recorded for autograd: see `rms_norm`.
     """
-    _refuse_grad("rms_norm_forward", x=x, weight=weight, residual=residual)
+    _refuse_unseen("rms_norm", x=x, weight=weight, residual=residual, out=out, rstd=rstd, h=h)
     shape = _shape("x", x)
     if out is None:
         out = _arrays.empty(x, shape, None, "out")
@@ -38,7 +39,8 @@ def rms_norm_forward(
     if residual is not None and h is None:
         h = _arrays.empty(x, shape, None, "h")
     given = None if rstd is False else rstd
-    _cake.forward(x, weight, eps, offset, residual, out, h, given, _stream(x, stream))
+    _cake.forward(x, weight, _number("eps", eps), offset, residual, out, h, given, _stream(x, stream))
+    _written(out, given, h)
     return (out, given) if residual is None else (out, given, h)
 
 
@@ -67,21 +69,21 @@ def rms_norm_backward(
     leaves one out. `accumulate` adds to the `dw` that is given. `dx` may be `dy`. `max_sms` leaves the other SMs to
     whatever else runs.
     """
-    _refuse_grad("rms_norm_backward", dy=dy, x=x, weight=weight, dh=dh)
+    _refuse_unseen("rms_norm", dy=dy, x=x, weight=weight, rstd=rstd, dh=dh, dx=dx, dw=dw)
     shape = _shape("x", x)
     if rstd is None and eps is None:
         raise ValueError("eps: absent, expected because rstd is")
     if dx is None:
         dx = _arrays.empty(x, shape, None, "dx")
     if dw is None and weight is not None:
-        if accumulate:
-            raise ValueError("dw: absent, expected because accumulate=True adds to it")
-        dw = _arrays.empty(x, shape[-1:], dw_dtype, "dw")
+        dw = _new_dw(x, shape, dw_dtype, accumulate)
+    number = 0.0 if eps is None else _number("eps", eps)
+    max_sms = None if max_sms is None else _size("max_sms", max_sms, 1)
     dx_given, dw_given = (None if gradient is False else gradient for gradient in (dx, dw))
 
     def call(scratch: Array | None) -> int:
         return _cake.backward(
-            dy, x, weight, rstd, 0.0 if eps is None else eps, offset, dh, dx_given, dw_given, accumulate, deterministic,
+            dy, x, weight, rstd, number, offset, dh, dx_given, dw_given, accumulate, deterministic,
             max_sms, scratch, _stream(x, stream),
         )  # fmt: skip
 
@@ -90,6 +92,7 @@ def rms_norm_backward(
         raise ValueError(f"workspace: {workspace.nbytes} bytes, expected at least {needed}")
     if needed:
         _arrays.retry(call, x, needed)
+    _written(dx_given, dw_given)
     return dx_given, dw_given
 
 
@@ -111,12 +114,13 @@ def rms_norm_silu_gate_forward(
     normalised. `x` and `z` have the same shape, each its own strides; `out` may be either. `rstd` is written where it is
     given. Nothing is recorded for autograd: see `rms_norm_silu_gate`.
     """
-    _refuse_grad("rms_norm_silu_gate_forward", x=x, z=z, weight=weight)
+    _refuse_unseen("rms_norm_silu_gate", x=x, z=z, weight=weight, out=out, rstd=rstd)
     shape = _shape("x", x)
     if out is None:
         out = _arrays.empty(x, shape, None, "out")
     given = None if rstd is False else rstd
-    _cake.gate_forward(x, z, weight, eps, activation, gate_first, out, given, _stream(x, stream))
+    _cake.gate_forward(x, z, weight, _number("eps", eps), activation, gate_first, out, given, _stream(x, stream))
+    _written(out, given)
     return out, given
 
 
@@ -145,16 +149,16 @@ def rms_norm_silu_gate_backward(
     Without `rstd` it is computed again. Outputs that are not given are allocated; `dw=False` leaves it out. `accumulate` adds
     to the `dw` that is given. `dx` may be `dy`, and `dz` may be `z`.
     """
-    _refuse_grad("rms_norm_silu_gate_backward", dy=dy, x=x, z=z, weight=weight)
+    _refuse_unseen("rms_norm_silu_gate", dy=dy, x=x, z=z, weight=weight, rstd=rstd, dx=dx, dz=dz, dw=dw)
     shape = _shape("x", x)
     if dx is None:
         dx = _arrays.empty(x, shape, None, "dx")
     if dz is None:
         dz = _arrays.empty(x, shape, None, "dz")
     if dw is None:
-        if accumulate:
-            raise ValueError("dw: absent, expected because accumulate=True adds to it")
-        dw = _arrays.empty(x, shape[-1:], dw_dtype, "dw")
+        dw = _new_dw(x, shape, dw_dtype, accumulate)
+    eps = _number("eps", eps)
+    max_sms = None if max_sms is None else _size("max_sms", max_sms, 1)
     dw_given = None if dw is False else dw
 
     def call(scratch: Array | None) -> int:
@@ -168,6 +172,7 @@ def rms_norm_silu_gate_backward(
         raise ValueError(f"workspace: {workspace.nbytes} bytes, expected at least {needed}")
     if needed:
         _arrays.retry(call, x, needed)
+    _written(dx, dz, dw_given)
     return dx, dz, dw_given
 
 
@@ -189,12 +194,12 @@ def combine_dw(
     All shards have the same number of rows, 8 times a power of two, but for the last ones, which may have fewer or none.
     The result has the bits of one call on all rows.
     """
+    _refuse_unseen(None, shards=shards, dw=dw)
     shape = _shape("shards", shards)
     if dw is None:
-        if accumulate:
-            raise ValueError("dw: absent, expected because accumulate=True adds to it")
-        dw = _arrays.empty(shards, shape[-1:], dw_dtype, "dw")
+        dw = _new_dw(shards, shape, dw_dtype, accumulate)
     _cake.combine(shards, dw, accumulate, _stream(shards, stream))
+    _written(dw)
     return dw
 
 
@@ -213,9 +218,9 @@ def workspace_bytes(rows: int, width: int, device: Any = "cuda") -> int:
 
 def warm_up(width: int, device: Any = "cuda") -> None:
     """Loads what rows of `width` need on a device, so that the first call may be inside a graph capture."""
-    ordinal = _ordinal(device)
+    width, ordinal = _size("width", width, 1), _ordinal(device)
     if ordinal is not None:
-        _cake.warm_up(_size("width", width, 1), ordinal)
+        _cake.warm_up(width, ordinal)
         _cake.gate_warm_up(width, ordinal)
 
 
@@ -251,22 +256,40 @@ def _shape(argument: str, array: Array) -> tuple[int, ...]:
     return tuple(shape)
 
 
+def _new_dw(like: Array, shape: tuple[int, ...], dtype: str, accumulate: bool) -> Any:
+    if accumulate:
+        raise ValueError("dw: absent, expected because accumulate=True adds to it")
+    if dtype not in ("float32", "bfloat16"):
+        raise ValueError(f"dw_dtype: {dtype}, expected float32 or bfloat16")
+    return _arrays.empty(like, shape[-1:], dtype, "dw")
+
+
 def _size(argument: str, value: int, least: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{argument}: {type(value).__name__}, expected an int")
+    value = operator.index(value)
     if not least <= value < 2**31:
         raise ValueError(f"{argument}: {value}, expected {least} to 2**31 - 1")
     return value
 
 
+def _number(argument: str, value: Any) -> float:
+    try:
+        if not isinstance(value, str):
+            return float(value)
+    except (TypeError, ValueError):
+        pass
+    raise TypeError(f"{argument}: {type(value).__name__}, expected a float")
+
+
 def _ordinal(device: Any) -> int | None:
     """The ordinal of a GPU that is given as `cuda`, `cuda:1`, 1 or a device of PyTorch; None for the host."""
-    if isinstance(device, int) and not isinstance(device, bool) and device >= 0:
-        return device
+    if isinstance(device, int) and not isinstance(device, bool):
+        device = f"cuda:{device}"
     kind, _, index = str(device).partition(":")
     if kind == "cpu":
         return None
-    if kind != "cuda" or not (index == "" or index.isdecimal()):
+    if kind != "cuda" or not (index == "" or index.isdecimal() and int(index) < 2**31):
         raise ValueError(f"device: {device}, expected cpu, cuda, cuda:N or N")
     if index:
         return int(index)
@@ -280,14 +303,31 @@ def _stream(array: Array, stream: int | None) -> int | None:
     return stream
 
 
-def _refuse_grad(function: str, **arrays: Array | None) -> None:
-    """A call that records nothing must not cut a graph unseen."""
+def _refuse_unseen(differentiable: str | None, **arrays: Any) -> None:
+    """A call that sees memory alone must not pass over what PyTorch knows of it: a graph, a tangent, a negation."""
     torch = sys.modules.get("torch")
-    if torch is None or not torch.is_grad_enabled():
+    if torch is None:
         return
+    forward_mode = torch.autograd.forward_ad
     for argument, array in arrays.items():
-        if isinstance(array, torch.Tensor) and array.requires_grad:
+        if not isinstance(array, torch.Tensor):
+            continue
+        if array.requires_grad and torch.is_grad_enabled():
+            other = f"use {differentiable}, or " if differentiable else ""
             raise RuntimeError(
-                f"{argument}: requires grad, and {function} records nothing for it: use rms_norm, or call it under "
-                "torch.no_grad()"
+                f"{argument}: requires grad, and this call records nothing for it: {other}call it under torch.no_grad()"
             )
+        if forward_mode._current_level >= 0 and forward_mode.unpack_dual(array).tangent is not None:
+            raise RuntimeError(f"{argument}: has a tangent, and forward mode is not served")
+        if array.is_neg():
+            raise ValueError(f"{argument}: negated lazily, expected what its resolve_neg() returns")
+
+
+def _written(*outputs: Any) -> None:
+    """Counts the change, so that autograd refuses a graph that has saved what was there before."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return
+    for output in outputs:
+        if isinstance(output, torch.Tensor) and not output.is_inference():
+            torch.autograd.graph.increment_version(output)

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.autograd.function import Function
 
 from . import _cake, _torch
+from ._functional import _number
 
 _library = _torch._library
 _library.define(
@@ -48,11 +49,12 @@ def rms_norm_silu_gate(
     if z.dtype is not torch.bfloat16:
         z = _torch._autocast(z)
     if type(eps) is not float:
-        eps = _torch._number("eps", eps)
+        eps = _number("eps", eps)
     if not deterministic:
         deterministic = _torch._overruled()
     groups = 1 if group_size is None else _groups(x, z, weight, group_size)
     if torch.compiler.is_compiling() or not _torch._plain(x, weight, z):
+        _torch._refuse_tangents("rms_norm_silu_gate", (x, z, weight))
         return torch.ops.cake.rms_norm_silu_gate(x, z, weight, eps, activation, gate_first, groups, deterministic)
     if torch.is_grad_enabled() and (x.requires_grad or z.requires_grad or weight.requires_grad):
         return _eager(eps, activation, gate_first, groups, deterministic)(x, z, weight)
@@ -217,13 +219,8 @@ def _no_second(ctx: Any, *_: Any) -> Any:
     raise RuntimeError("rms_norm_silu_gate: a second derivative was asked for, and is not served")
 
 
-for _name, _impl, _fake, _saves, _derive in [
-    ("rms_norm_silu_gate", _op_forward, _fake_forward, _save, _op_gradients),
-    ("rms_norm_silu_gate_backward", _op_backward, _fake_backward, None, _no_second),
-]:
-    _library.impl(_name, _impl, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"cake::{_name}", _fake, lib=_library)
-    torch.library.register_autograd(f"cake::{_name}", _derive, setup_context=_saves, lib=_library)
+_torch._register("rms_norm_silu_gate", _op_forward, _fake_forward, _save, _op_gradients)
+_torch._register("rms_norm_silu_gate_backward", _op_backward, _fake_backward, None, _no_second)
 
 
 def _register_sharding() -> None:

@@ -24,6 +24,12 @@ class Patch:
 
     def undo(self) -> None:
         for module, original in self._modules:
+            if type(module) is not _patched(original):
+                raise RuntimeError(
+                    f"undo: {original.__name__} has become {type(module).__name__} since it was patched, by FSDP2 or a "
+                    "parametrization for instance, which has to be undone first"
+                )
+        for module, original in self._modules:
             module.__class__ = original
         self._modules.clear()
 
@@ -59,6 +65,8 @@ def patch(model: nn.Module) -> Patch:
 
 def _obstacle(module: Any) -> str | None:
     """What keeps a norm of a known kind as it is."""
+    if "forward" in vars(module):
+        return "a forward of its own hides that of its class, set by a hook of accelerate for instance"
     activation = getattr(module, "activation", "silu")
     if activation not in ("silu", "swish", "sigmoid"):
         return f"activation {activation}, expected silu, swish or sigmoid"

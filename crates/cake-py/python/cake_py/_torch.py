@@ -19,6 +19,7 @@ from torch.autograd.function import Function
 from torch.nn import Parameter
 
 from . import _arrays, _cake
+from ._functional import _number
 
 if not hasattr(Tensor, "__dlpack_c_exchange_api__"):
     raise ImportError(f"torch {torch.__version__}, expected 2.10 or newer")
@@ -85,6 +86,7 @@ def rms_norm(
             raise _no_tensor("weight", weight)
         if not (residual is None or isinstance(residual, Tensor)):
             raise _no_tensor("residual", residual)
+        _refuse_tangents("rms_norm", (x, weight, residual))
         if residual is None:
             return torch.ops.cake.rms_norm(x, weight, eps, offset, deterministic)[0]
         return torch.ops.cake.add_rms_norm(x, residual, weight, eps, offset, deterministic)[:2]
@@ -148,11 +150,16 @@ def rms_norm_of(
     """`rms_norm` as a module of PyTorch spells it: several last dimensions, and a default for `eps`."""
     if eps is None:
         eps = torch.finfo(torch.float32).eps  # what PyTorch computes with for BF16, whatever its documentation says
-    width = len(module.normalized_shape)
+    ends = tuple(module.normalized_shape)
+    width = len(ends)
+    if width > 1 or weight is None:  # a weight is compared with the width below
+        for argument, tensor in ("x", x), ("residual", x if residual is None else residual):
+            if not isinstance(tensor, Tensor):
+                raise _no_tensor(argument, tensor)
+            if tuple(tensor.shape[-width:]) != ends:
+                raise ValueError(f"{argument}: shape {tuple(tensor.shape)}, expected {ends} at its end")
     if width == 1:
         return rms_norm(x, weight, eps, residual, offset=offset, deterministic=deterministic)  # type: ignore[arg-type]
-    if tuple(x.shape[-width:]) != tuple(module.normalized_shape):
-        raise ValueError(f"x: shape {tuple(x.shape)}, expected {tuple(module.normalized_shape)} at its end")
     flat = [None if tensor is None else tensor.flatten(-width) for tensor in (x, weight, residual)]
     result = rms_norm(flat[0], flat[1], eps, flat[2], offset=offset, deterministic=deterministic)  # type: ignore
     return result.view(x.shape) if residual is None else tuple(tensor.view(x.shape) for tensor in result)
@@ -162,6 +169,7 @@ def _plain(x: Tensor, weight: Tensor | None, residual: Tensor | None) -> bool:
     """Whether nothing but autograd looks at the tensors."""
     return (
         type(x) in _PLAIN
+        and not x.is_meta
         and (type(weight) is Parameter or weight is None or (type(weight) is Tensor and not weight.is_neg()))
         and (residual is None or type(residual) in _PLAIN)
         and not _modes()
@@ -172,13 +180,6 @@ def _plain(x: Tensor, weight: Tensor | None, residual: Tensor | None) -> bool:
 
 def _no_tensor(argument: str, value: object) -> TypeError:
     return TypeError(f"{argument}: {type(value).__name__}, expected a torch.Tensor")
-
-
-def _number(argument: str, value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise TypeError(f"{argument}: {type(value).__name__}, expected a float") from None
 
 
 def _autocast(x: Tensor) -> Tensor:
@@ -348,12 +349,14 @@ def _fake_backward(
 def _save_forward(ctx: Any, inputs: Any, output: Any) -> None:
     x, weight, _, *ctx.rest = inputs
     ctx.save_for_backward(x, weight, output[1])
+    ctx.mark_non_differentiable(output[1])
     ctx.set_materialize_grads(False)
 
 
 def _save_add(ctx: Any, inputs: Any, output: Any) -> None:
     _, _, weight, _, *ctx.rest = inputs
     ctx.save_for_backward(output[1], weight, output[2])
+    ctx.mark_non_differentiable(output[2])
     ctx.set_materialize_grads(False)
 
 
@@ -372,14 +375,30 @@ def _no_second(ctx: Any, *_: Any) -> Any:
     raise RuntimeError("rms_norm: a second derivative was asked for, and is not served")
 
 
-for _name, _impl, _fake, _save, _derive in [
-    ("rms_norm", _op_forward, _fake_forward, _save_forward, _op_gradients),
-    ("add_rms_norm", _op_add, _fake_add, _save_add, _op_add_gradients),
-    ("rms_norm_backward", _op_backward, _fake_backward, None, _no_second),
-]:
-    _library.impl(_name, _impl, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"cake::{_name}", _fake, lib=_library)
-    torch.library.register_autograd(f"cake::{_name}", _derive, setup_context=_save, lib=_library)
+def _register(name: str, impl: Any, fake: Any, save: Any, derive: Any) -> None:
+    """What PyTorch has to know of an op: its kernel, its outputs' shapes, what it saves, and its derivative."""
+
+    def kernel(*arguments: Any) -> Any:
+        _refuse_tangents(name, arguments)
+        return impl(*arguments)
+
+    _library.impl(name, kernel, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"cake::{name}", fake, lib=_library)
+    torch.library.register_autograd(f"cake::{name}", derive, setup_context=save, lib=_library)
+
+
+def _refuse_tangents(name: str, arguments: Any) -> None:
+    """PyTorch drops tangents at a custom op, those of `torch.func` before its kernel: forward mode would see zeros."""
+    if _is_compiling() or forward_ad._current_level < 0:
+        return
+    for tensor in arguments:
+        if isinstance(tensor, Tensor) and forward_ad.unpack_dual(tensor).tangent is not None:
+            raise RuntimeError(f"{name}: a derivative in forward mode was asked for, and is not served")
+
+
+_register("rms_norm", _op_forward, _fake_forward, _save_forward, _op_gradients)
+_register("add_rms_norm", _op_add, _fake_add, _save_add, _op_add_gradients)
+_register("rms_norm_backward", _op_backward, _fake_backward, None, _no_second)
 
 
 def _rows(x: Any) -> list[Any]:
