@@ -125,6 +125,12 @@ def test_groups_are_rows_of_their_own(device, gate_first):
         expected = cake.rms_norm_silu_gate(*alone, EPS, gate_first=gate_first)
         assert same([y[..., at : at + 32].detach()], [expected.detach()])
         assert same([g[..., at : at + 32] for g in gradients], torch.autograd.grad(expected, alone, dy[..., at : at + 32]))
+    form = {"gate_first": gate_first, "group_size": 32}
+    rstd = torch.empty(5, 3, 3, device=device)
+    assert same(cake.rms_norm_silu_gate_forward(x, z, w, EPS, rstd=rstd, **form), [y.detach(), rstd])
+    assert rstd.isfinite().all()
+    calls = cake.rms_norm_silu_gate_backward(dy, x, z, w, EPS, rstd=rstd, dw_dtype="bfloat16", **form)
+    assert same(calls, gradients)
     by_op = torch.ops.cake.rms_norm_silu_gate(*leaves, EPS, "silu", gate_first, 3, True)
     assert same(torch.autograd.grad(by_op, leaves, dy), gradients) and same([by_op.detach()], [y.detach()])
     module = cake.RMSNormGated(96, EPS, norm_before_gate=not gate_first, group_size=32, device=device, dtype=w.dtype)

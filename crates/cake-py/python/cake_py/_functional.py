@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import sys
+from collections.abc import Callable
 from typing import Any, Literal
 
 from . import _arrays, _cake
@@ -81,17 +82,9 @@ def rms_norm_backward(
     max_sms = None if max_sms is None else _size("max_sms", max_sms, 1)
     dx_given, dw_given = (None if gradient is False else gradient for gradient in (dx, dw))
 
-    def call(scratch: Array | None) -> int:
-        return _cake.backward(
-            dy, x, weight, rstd, number, offset, dh, dx_given, dw_given, accumulate, deterministic,
-            max_sms, scratch, _stream(x, stream),
-        )  # fmt: skip
-
-    needed = call(workspace)
-    if needed and workspace is not None:
-        raise ValueError(f"workspace: {workspace.nbytes} bytes, expected at least {needed}")
-    if needed:
-        _arrays.retry(call, x, needed)
+    outputs = dx_given, dw_given, accumulate, deterministic, max_sms
+    arguments = dy, x, weight, rstd, number, offset, dh, *outputs
+    _with_workspace(lambda scratch: _cake.backward(*arguments, scratch, _stream(x, stream)), x, workspace)
     _written(dx_given, dw_given)
     return dx_given, dw_given
 
@@ -104,6 +97,7 @@ def rms_norm_silu_gate_forward(
     *,
     activation: Literal["silu", "swish", "sigmoid"] = "silu",
     gate_first: bool = False,
+    group_size: int | None = None,
     out: Array | None = None,
     rstd: Array | Literal[False] = False,
     stream: int | None = None,
@@ -111,15 +105,19 @@ def rms_norm_silu_gate_forward(
     """`y = x * rstd * weight * gate(z)`, each row of the last dimension normalised on its own: returns `(y, rstd)`.
 
     `gate(z)` is `z * sigmoid(z)`, or `sigmoid(z)`. With `gate_first`, `x * gate(z)` takes the place of `x` and is what is
-    normalised. `x` and `z` have the same shape, each its own strides; `out` may be either. `rstd` is written where it is
-    given. Nothing is recorded for autograd: see `rms_norm_silu_gate`.
+    normalised. With `group_size`, each run of as many elements is normalised on its own, by a launch of its own; `rstd` then
+    has a last dimension for the groups. `x` and `z` have the same shape, each its own strides; `out` may be either. `rstd` is
+    written where it is given. Nothing is recorded for autograd: see `rms_norm_silu_gate`.
     """
     _refuse_unseen("rms_norm_silu_gate", x=x, z=z, weight=weight, out=out, rstd=rstd)
     shape = _shape("x", x)
     if out is None:
         out = _arrays.empty(x, shape, None, "out")
     given = None if rstd is False else rstd
-    _cake.gate_forward(x, z, weight, _number("eps", eps), activation, gate_first, out, given, _stream(x, stream))
+    form = _number("eps", eps), activation, gate_first
+    groups = 1 if group_size is None else _groups(shape, z, weight, group_size)
+    for group, (*inputs, part_out) in enumerate(_split(groups, x, z, weight, out)):
+        _cake.gate_forward(*inputs, *form, part_out, _of_group(given, groups, group), _stream(x, stream))
     _written(out, given)
     return out, given
 
@@ -134,6 +132,7 @@ def rms_norm_silu_gate_backward(
     rstd: Array | None = None,
     activation: Literal["silu", "swish", "sigmoid"] = "silu",
     gate_first: bool = False,
+    group_size: int | None = None,
     dx: Array | None = None,
     dz: Array | None = None,
     dw: Array | Literal[False] | None = None,
@@ -161,17 +160,14 @@ def rms_norm_silu_gate_backward(
     max_sms = None if max_sms is None else _size("max_sms", max_sms, 1)
     dw_given = None if dw is False else dw
 
-    def call(scratch: Array | None) -> int:
-        return _cake.gate_backward(
-            dy, x, z, weight, rstd, eps, activation, gate_first, dx, dz, dw_given, accumulate, deterministic, max_sms,
-            scratch, _stream(x, stream),
-        )  # fmt: skip
-
-    needed = call(workspace)
-    if needed and workspace is not None:
-        raise ValueError(f"workspace: {workspace.nbytes} bytes, expected at least {needed}")
-    if needed:
-        _arrays.retry(call, x, needed)
+    form = eps, activation, gate_first
+    groups = 1 if group_size is None else _groups(shape, z, weight, group_size)
+    for group, (*inputs, part_dx, part_dz, part_dw) in enumerate(_split(groups, dy, x, z, weight, dx, dz, dw_given)):
+        outputs = part_dx, part_dz, part_dw, accumulate, deterministic, max_sms
+        arguments = *inputs, _of_group(rstd, groups, group), *form, *outputs
+        _with_workspace(
+            lambda scratch, arguments=arguments: _cake.gate_backward(*arguments, scratch, _stream(x, stream)), x, workspace
+        )
     _written(dx, dz, dw_given)
     return dx, dz, dw_given
 
@@ -254,6 +250,46 @@ def _shape(argument: str, array: Array) -> tuple[int, ...]:
     if len(shape) == 0:
         raise ValueError(f"{argument}: 0 dimensions, expected 1 to 7")
     return tuple(shape)
+
+
+def _with_workspace(call: Callable[[Any], int], like: Array, workspace: Array | None) -> None:
+    """Makes a call with the workspace that is given, or else with one that is kept."""
+    needed = call(workspace)
+    if needed and workspace is not None:
+        raise ValueError(f"workspace: {workspace.nbytes} bytes, expected at least {needed}")
+    if needed:
+        _arrays.retry(call, like, needed)
+
+
+def _groups(shape: tuple[int, ...], z: Array, weight: Array, size: int) -> int:
+    """How many groups of a size a row has."""
+    if not isinstance(size, int) or isinstance(size, bool):
+        raise TypeError(f"group_size: {type(size).__name__}, expected an int")
+    width = shape[-1] if shape else 1
+    if size < 1 or width % size:
+        raise ValueError(f"group_size: {size}, expected a divisor of {width}, the size of a row")
+    for argument, array, expected in (("z", z, shape), ("weight", weight, shape[-1:])):
+        if _shape(argument, array) != tuple(expected):
+            raise ValueError(f"{argument}: shape {list(array.shape)}, expected {list(expected)}")
+    return width // size
+
+
+def _split(groups: int, *arrays: Array | None) -> list[tuple[Any, ...]]:
+    """For each group, what belongs to it of arrays whose last dimension is that of the rows, as views."""
+    if groups == 1:
+        return [arrays]
+
+    def part(array: Array | None, group: int) -> Any:
+        if array is None:
+            return None
+        size = array.shape[-1] // groups
+        return array[..., group * size : (group + 1) * size]
+
+    return [tuple(part(array, group) for array in arrays) for group in range(groups)]
+
+
+def _of_group(rstd: Array | None, groups: int, group: int) -> Any:
+    return rstd if rstd is None or groups == 1 else rstd[..., group]
 
 
 def _new_dw(like: Array, shape: tuple[int, ...], dtype: str, accumulate: bool) -> Any:

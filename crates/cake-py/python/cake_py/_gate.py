@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -11,7 +10,7 @@ from torch import Tensor
 from torch.autograd.function import Function
 
 from . import _cake, _torch
-from ._functional import _number
+from ._functional import _groups, _number, _split
 
 _library = _torch._library
 _library.define(
@@ -52,7 +51,7 @@ def rms_norm_silu_gate(
         eps = _number("eps", eps)
     if not deterministic:
         deterministic = _torch._overruled()
-    groups = 1 if group_size is None else _groups(x, z, weight, group_size)
+    groups = 1 if group_size is None else _groups(x.shape, z, weight, group_size)
     if torch.compiler.is_compiling() or not _torch._plain(x, weight, z):
         _torch._refuse_tangents("rms_norm_silu_gate", (x, z, weight))
         return torch.ops.cake.rms_norm_silu_gate(x, z, weight, eps, activation, gate_first, groups, deterministic)
@@ -101,27 +100,6 @@ class RMSNormGated(torch.nn.Module):
         if self.group_size is not None:
             last += f", group_size={self.group_size}"
         return f"{self.weight.numel()}, eps={self.eps}, activation={self.activation!r}{last}"
-
-
-def _groups(x: Tensor, z: Tensor, weight: Tensor, size: int) -> int:
-    """How many groups of a size a row has."""
-    if not isinstance(size, int) or isinstance(size, bool):
-        raise TypeError(f"group_size: {type(size).__name__}, expected an int")
-    width = x.shape[-1] if x.dim() else 1
-    if size < 1 or width % size:
-        raise ValueError(f"group_size: {size}, expected a divisor of {width}, the size of a row")
-    for argument, value, expected in (("z", z, x.shape), ("weight", weight, x.shape[-1:])):
-        if value.shape != expected:
-            raise ValueError(f"{argument}: shape {list(value.shape)}, expected {list(expected)}")
-    return width // size
-
-
-def _split(groups: int, *tensors: Tensor | None) -> Iterator[tuple[Any, ...]]:
-    """The tensors' parts that belong to each group, as views."""
-    if groups == 1:
-        return iter((tensors,))
-    parts = ([None] * groups if tensor is None else tensor.chunk(groups, -1) for tensor in tensors)
-    return zip(*parts, strict=True)
 
 
 def _forward(x: Tensor, z: Tensor, weight: Tensor, eps: float, activation: str, gate_first: bool, groups: int) -> Tensor:
