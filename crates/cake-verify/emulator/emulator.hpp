@@ -64,6 +64,7 @@ struct Machine {
     unsigned long long window_count;
     alignas(16) char nowhere[16];  // takes the place of what may not be touched
     std::string error;
+    std::atomic<bool>* abandoned;  // a CTA of the launch has failed: those that wait for it must go on
     unsigned current;
     void (*body)(void*);
     void* argument;
@@ -171,12 +172,10 @@ struct Launch {
     void* argument;
 };
 
-// A CTA has failed: those that wait for it must go on.
-inline std::atomic<bool> abandoned;
-
 // Runs CTAs first, first + step, ... on this thread.
-inline void run_ctas(const Launch& launch, unsigned first, unsigned step) {
+inline void run_ctas(const Launch& launch, unsigned first, unsigned step, std::atomic<bool>& abandoned) {
     machine.error.clear();
+    machine.abandoned = &abandoned;
     machine.windows = launch.windows;
     machine.window_count = launch.window_count;
     machine.body = launch.body;
@@ -200,8 +199,9 @@ inline void run_ctas(const Launch& launch, unsigned first, unsigned step) {
 inline const char* run(const Launch& launch, bool together) {
     static thread_local std::string error;
     error.clear();
+    std::atomic<bool> abandoned = false;
     if (!together && launch.order < warps_down) {
-        run_ctas(launch, 0, 1);
+        run_ctas(launch, 0, 1, abandoned);
         error = machine.error;
         return error.c_str();
     }
@@ -209,7 +209,7 @@ inline const char* run(const Launch& launch, bool together) {
     for (unsigned cta = 0; !together && cta < launch.grid && error.empty(); ++cta) {
         std::string& fault = error;
         std::thread([&] {
-            run_ctas(launch, cta, launch.grid);
+            run_ctas(launch, cta, launch.grid, abandoned);
             fault = machine.error;
         }).join();
     }
@@ -218,12 +218,11 @@ inline const char* run(const Launch& launch, bool together) {
     std::vector<std::thread> ctas;
     for (unsigned cta = 0; cta < launch.grid; ++cta) {
         ctas.emplace_back([&, cta] {
-            run_ctas(launch, cta, launch.grid);
+            run_ctas(launch, cta, launch.grid, abandoned);
             errors[cta] = machine.error;
         });
     }
     for (auto& cta : ctas) cta.join();
-    abandoned = false;
     for (auto& one : errors) {
         if (error.empty()) error = one;
     }
