@@ -64,6 +64,7 @@ struct Machine {
     unsigned long long window_count;
     alignas(16) char nowhere[16];  // takes the place of what may not be touched
     std::string error;
+    std::atomic<bool>* abandoned;  // a CTA of the launch has failed: those that wait for it must go on
     unsigned current;
     void (*body)(void*);
     void* argument;
@@ -122,12 +123,12 @@ inline bool release(unsigned first, unsigned last, At where) {
 }
 
 // The t-th fiber to run: upwards, downwards, or strided, so that shared memory used without a barrier shows. Or warp by warp,
-// the last one first: each runs ahead of the others, through its shuffles, to the next barrier of the CTA.
-constexpr unsigned warp_by_warp = 3;
+// the last or the first one first: each runs ahead of the others, through its shuffles, to the next barrier of the CTA.
+constexpr unsigned warps_down = 3, warps_up = 4;
 
 inline unsigned in_order(unsigned t, unsigned threads, unsigned order) {
-    if (order == 0) return t;
-    if (order == 1 || order == warp_by_warp) return threads - 1 - t;
+    if (order == 0 || order == warps_up) return t;
+    if (order == 1 || order == warps_down) return threads - 1 - t;
     return (t * 37 + 11) % threads;  // thread counts are multiples of 32
 }
 
@@ -151,7 +152,8 @@ inline void run_cta(unsigned threads, unsigned order) {
             swapcontext(&machine.scheduler, &machine.fibers[t].context);
             moved = true;
             left -= machine.fibers[t].at == At::done;
-            if (order == warp_by_warp && t % 32 == 0 && release(t, t + 32, At::warp)) i -= 32;
+            const bool ahead = order >= warps_down && i % 32 == 31;
+            if (ahead && release(t / 32 * 32, t / 32 * 32 + 32, At::warp)) i -= 32;
         }
         for (unsigned warp = 0; warp < threads; warp += 32) moved |= release(warp, warp + 32, At::warp);
         moved |= release(0, threads, At::block);
@@ -170,19 +172,16 @@ struct Launch {
     void* argument;
 };
 
-// A CTA has failed: those that wait for it must go on.
-inline std::atomic<bool> abandoned;
-
 // Runs CTAs first, first + step, ... on this thread.
-inline void run_ctas(const Launch& launch, unsigned first, unsigned step) {
+inline void run_ctas(const Launch& launch, unsigned first, unsigned step, std::atomic<bool>& abandoned) {
     machine.error.clear();
+    machine.abandoned = &abandoned;
     machine.windows = launch.windows;
     machine.window_count = launch.window_count;
     machine.body = launch.body;
     machine.argument = launch.argument;
-    machine.dynamic.assign(launch.shared / sizeof(float) + 4, NAN);
     while (machine.fibers.size() < launch.threads) {
-        machine.fibers.push_back({{}, At::done, 0, std::make_unique<char[]>(stack_bytes)});
+        machine.fibers.push_back({{}, At::done, 0, std::make_unique_for_overwrite<char[]>(stack_bytes)});
     }
     machine.fibers.resize(launch.threads);
     for (auto& words : machine.exchange) words.assign(launch.threads, 0);
@@ -190,6 +189,7 @@ inline void run_ctas(const Launch& launch, unsigned first, unsigned step) {
     gridDim = {launch.grid, 1, 1};
     for (unsigned cta = first; cta < launch.grid && machine.error.empty(); cta += step) {
         blockIdx = {cta, 0, 0};
+        machine.dynamic.assign(launch.shared / sizeof(float) + 4, NAN);
         run_cta(launch.threads, launch.order);
     }
     if (!machine.error.empty()) abandoned = true;
@@ -199,21 +199,30 @@ inline void run_ctas(const Launch& launch, unsigned first, unsigned step) {
 inline const char* run(const Launch& launch, bool together) {
     static thread_local std::string error;
     error.clear();
-    if (!together) {
-        run_ctas(launch, 0, 1);
+    std::atomic<bool> abandoned = false;
+    if (!together && launch.order < warps_down) {
+        run_ctas(launch, 0, 1, abandoned);
         error = machine.error;
         return error.c_str();
     }
+    // One after the other all the same, each on a thread of its own: static shared memory holds nothing of the CTA before.
+    for (unsigned cta = 0; !together && cta < launch.grid && error.empty(); ++cta) {
+        std::string& fault = error;
+        std::thread([&] {
+            run_ctas(launch, cta, launch.grid, abandoned);
+            fault = machine.error;
+        }).join();
+    }
+    if (!together) return error.c_str();
     std::vector<std::string> errors(launch.grid);
     std::vector<std::thread> ctas;
     for (unsigned cta = 0; cta < launch.grid; ++cta) {
         ctas.emplace_back([&, cta] {
-            run_ctas(launch, cta, launch.grid);
+            run_ctas(launch, cta, launch.grid, abandoned);
             errors[cta] = machine.error;
         });
     }
     for (auto& cta : ctas) cta.join();
-    abandoned = false;
     for (auto& one : errors) {
         if (error.empty()) error = one;
     }

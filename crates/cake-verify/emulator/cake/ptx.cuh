@@ -74,7 +74,7 @@ inline u32 load_acquire(const u32* word) {
     // CTAs are more than cores. When one has failed, its word may never come: any other value lets the rest go on.
     std::this_thread::yield();
     static thread_local u32 flipped;
-    if (emulator::abandoned) flipped ^= 0x80000000u;
+    if (*emulator::machine.abandoned) flipped ^= 0x80000000u;
     return __atomic_load_n(reinterpret_cast<u32*>(emulator::at(word, sizeof *word, false)), __ATOMIC_ACQUIRE) ^ flipped;
 }
 

@@ -52,7 +52,8 @@ emulated_tests! {
     gate_no_rows: 0 forward, 20 backward;
 }
 
-/// As many rows as make a chunk of two to three levels for each CTA; chunks as they are chosen, and of two sizes.
+/// As many rows as make a chunk of two to three levels for each CTA; chunks as they are chosen, and others: of two sizes, or with levels for
+/// the scan.
 #[test]
 fn gate_levels() {
     let case = |rows, width, form| {
@@ -67,9 +68,17 @@ fn gate_levels() {
         case(1024, 256, GateForm::ALL[0]),
         case(1025, 512, GateForm::ALL[0]),
         case(1500, 100, GateForm::ALL[1]),
+        case(1496, 100, GateForm::ALL[1]), // whole leaves, and no power of two of them
     ];
     let chosen = subject::judge_on(silu_gate::OP, &cases, 1, |_, _| 0);
-    let two_sizes = subject::judge_on(silu_gate::OP, &cases, 1, |params: &mut BackwardParams, kernel| {
+    let others = subject::judge_on(silu_gate::OP, &cases, 1, |params: &mut BackwardParams, kernel| {
+        if kernel.schedule == "scan" {
+            // Three levels for each group, and a last leaf that is whole and joins two of them.
+            params.chunk = 64 * kernel.rows;
+            params.chunks = params.rows.div_ceil(params.chunk);
+            params.large = params.chunks;
+            return 3 * u64::from(kernel.rows) * 16 * u64::from(params.width.div_ceil(4));
+        }
         if kernel.schedule != "walk" {
             return 0;
         }
@@ -79,7 +88,7 @@ fn gate_levels() {
         params.chunks = params.large + (params.rows - params.large * params.chunk).div_ceil(small);
         u64::from(params.chunks) * 4 * u64::from(params.width)
     });
-    assert_eq!([chosen, two_sizes], [12, 12]);
+    assert_eq!([chosen, others], [13, 13]);
 }
 
 /// Every z there is, in rows of neighbours and of strangers: `dw` of a single row shows each gate in FP32.
