@@ -113,6 +113,16 @@ def test_the_op_passes_opcheck_and_compiles(device):
         first.sum().backward()
 
 
+def test_the_setting_names_the_call(device):
+    x, z, w, _ = tensors(device)
+    torch.use_deterministic_algorithms(True)
+    try:
+        with pytest.raises(RuntimeError, match="rms_norm_silu_gate was called with deterministic=False"):
+            cake.rms_norm_silu_gate(x, z, w, EPS, deterministic=False)
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 def test_the_module(device):
     module = cake.RMSNormGated(128, norm_before_gate=False, device=device, dtype=torch.float32)
     x, z, *_ = tensors(device)

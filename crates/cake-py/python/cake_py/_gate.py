@@ -48,7 +48,7 @@ def rms_norm_silu_gate(
     if type(eps) is not float:
         eps = _number("eps", eps)
     if not deterministic:
-        deterministic = _torch._overruled()
+        deterministic = _torch._overruled("rms_norm_silu_gate")
     if torch.compiler.is_compiling() or not _torch._plain(x, weight, z):
         _torch._refuse_tangents("rms_norm_silu_gate", (x, z, weight))
         return torch.ops.cake.rms_norm_silu_gate(x, z, weight, eps, activation, gate_first, deterministic)
@@ -144,7 +144,7 @@ def _backward(
     deterministic: bool,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     if not deterministic:
-        deterministic = _torch._overruled()
+        deterministic = _torch._overruled("rms_norm_silu_gate")
     dx, dz = torch.empty_like(x), torch.empty_like(z)
     dw = torch.empty_like(weight) if wants_dw else None
     head = dy, x, z, weight, None, eps, activation, gate_first, dx, dz, dw, False, deterministic, None
