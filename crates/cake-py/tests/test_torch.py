@@ -396,6 +396,16 @@ def step(model, x):
     return [y, x.grad, *(p.grad.clone() for p in model.parameters())]
 
 
+def test_a_refused_option_is_not_kept(call):
+    x, w, r, _ = call()
+    w.requires_grad_()
+    plain, gated = (lambda **o: cake.rms_norm(x, w, 3e-6, **o)), (lambda **o: cake.rms_norm_silu_gate(x, r, w, 3e-6, **o))
+    for function, option in (plain, "offset"), (plain, "deterministic"), (gated, "gate_first"), (gated, "deterministic"):
+        number = int(option == "deterministic")
+        refused(TypeError, "bool", lambda: function(**{option: number}).sum().backward())
+        function(**{option: bool(number)}).sum().backward()
+
+
 @pytest.mark.parametrize("shape", [96, (4, 24)])
 @pytest.mark.parametrize("affine", [False, True])
 def test_a_module_has_its_shape(shape, affine):

@@ -101,7 +101,7 @@ def _forward(x: Tensor, z: Tensor, weight: Tensor, eps: float, activation: str, 
     return y
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=64, typed=True)  # 0 is no False: it is refused, and not kept for it
 def _eager(eps: float, activation: str, gate_first: bool, deterministic: bool) -> Any:
     """The eager way, as in `_torch._eager`."""
 

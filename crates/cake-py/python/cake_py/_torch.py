@@ -203,7 +203,7 @@ def _overruled(function: str) -> bool:
     return True
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=64, typed=True)  # 0 is no False: it is refused, and not kept for it
 def _eager(eps: float, offset: bool, deterministic: bool) -> Any:
     """The eager way. Its options belong to the class: kept for each call, they would cost as much as an allocation."""
 
