@@ -145,6 +145,16 @@ def test_groups_are_rows_of_their_own(device, gate_first):
         cake.rms_norm_silu_gate(x, z, w[:32], EPS, group_size=32)
 
 
+def test_the_setting_names_the_call(device):
+    x, z, w, _ = tensors(device)
+    torch.use_deterministic_algorithms(True)
+    try:
+        with pytest.raises(RuntimeError, match="rms_norm_silu_gate was called with deterministic=False"):
+            cake.rms_norm_silu_gate(x, z, w, EPS, deterministic=False)
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 def test_the_module(device):
     module = cake.RMSNormGated(128, norm_before_gate=False, device=device, dtype=torch.float32)
     x, z, *_ = tensors(device)

@@ -4,6 +4,8 @@ import copy
 import gc
 import itertools
 import multiprocessing
+import subprocess
+import sys
 import threading
 import warnings
 
@@ -394,6 +396,16 @@ def step(model, x):
     return [y, x.grad, *(p.grad.clone() for p in model.parameters())]
 
 
+def test_a_refused_option_is_not_kept(call):
+    x, w, r, _ = call()
+    w.requires_grad_()
+    plain, gated = (lambda **o: cake.rms_norm(x, w, 3e-6, **o)), (lambda **o: cake.rms_norm_silu_gate(x, r, w, 3e-6, **o))
+    for function, option in (plain, "offset"), (plain, "deterministic"), (gated, "gate_first"), (gated, "deterministic"):
+        number = int(option == "deterministic")
+        refused(TypeError, "bool", lambda: function(**{option: number}).sum().backward())
+        function(**{option: bool(number)}).sum().backward()
+
+
 @pytest.mark.parametrize("shape", [96, (4, 24)])
 @pytest.mark.parametrize("affine", [False, True])
 def test_a_module_has_its_shape(shape, affine):
@@ -416,6 +428,22 @@ def test_compile(device):
         assert same([block(x)], [compiled(x)])
     exported = torch.export.export(block, (x,))
     assert same([exported.module()(x)], [block(x)])
+
+
+def test_a_process_that_loads_what_another_exported(tmp_path):
+    x = torch.randn(5, 96).bfloat16()
+    for name, norm, inputs in ("plain", cake.RMSNorm(96), (x,)), ("gated", cake.RMSNormGated(96), (x, x)):
+        torch.export.save(torch.export.export(norm, inputs), tmp_path / f"{name}.pt2")
+    program = """if True:
+        import sys, torch
+        from cake_py import rms_norm, rms_norm_silu_gate
+        x = torch.ones(5, 96, dtype=torch.bfloat16)
+        for file, inputs in zip(sys.argv[1:], ((x,), (x, x))):
+            print(*torch.export.load(file).module()(*inputs).shape)
+    """
+    files = [str(tmp_path / f"{name}.pt2") for name in ("plain", "gated")]
+    done = subprocess.run([sys.executable, "-c", program, *files], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and done.stdout.split() == ["5", "96"] * 2, done.stderr
 
 
 def test_compile_by_inductor(device):

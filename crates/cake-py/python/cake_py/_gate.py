@@ -50,7 +50,7 @@ def rms_norm_silu_gate(
     if type(eps) is not float:
         eps = _number("eps", eps)
     if not deterministic:
-        deterministic = _torch._overruled()
+        deterministic = _torch._overruled("rms_norm_silu_gate")
     groups = 1 if group_size is None else _groups(x.shape, z, weight, group_size)
     if torch.compiler.is_compiling() or not _torch._plain(x, weight, z):
         _torch._refuse_tangents("rms_norm_silu_gate", (x, z, weight))
@@ -109,7 +109,7 @@ def _forward(x: Tensor, z: Tensor, weight: Tensor, eps: float, activation: str, 
     return y
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=64, typed=True)  # 0 is no False: it is refused, and not kept for it
 def _eager(eps: float, activation: str, gate_first: bool, groups: int, deterministic: bool) -> Any:
     """The eager way, as in `_torch._eager`."""
 
@@ -155,7 +155,7 @@ def _backward(
     deterministic: bool,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     if not deterministic:
-        deterministic = _torch._overruled()
+        deterministic = _torch._overruled("rms_norm_silu_gate")
     dx, dz = torch.empty_like(x), torch.empty_like(z)
     dw = torch.empty_like(weight) if wants_dw else None
     for *inputs, part_dx, part_dz, part_dw in _split(groups, dy, x, z, weight, dx, dz, dw):

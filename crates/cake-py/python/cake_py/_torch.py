@@ -80,7 +80,7 @@ def rms_norm(
     if type(eps) is not float:
         eps = _number("eps", eps)
     if not deterministic:
-        deterministic = _overruled()
+        deterministic = _overruled("rms_norm")
     if _is_compiling() or not _plain(x, weight, residual):
         if not (weight is None or isinstance(weight, Tensor)):
             raise _no_tensor("weight", weight)
@@ -192,18 +192,18 @@ def _autocast(x: Tensor) -> Tensor:
     raise ValueError(f"x: dtype {x.dtype}, expected torch.bfloat16")
 
 
-def _overruled() -> bool:
+def _overruled(function: str) -> bool:
     """What `deterministic=False` becomes: PyTorch's own setting wins, at the call."""
     if not torch.are_deterministic_algorithms_enabled():
         return False
-    text = "rms_norm was called with deterministic=False while torch.use_deterministic_algorithms(True) is set"
+    text = f"{function} was called with deterministic=False while torch.use_deterministic_algorithms(True) is set"
     if not torch.is_deterministic_algorithms_warn_only_enabled():
         raise RuntimeError(f"{text}: leave it out, the deterministic sum is as fast")
     warnings.warn(f"{text}: the sum is deterministic", stacklevel=3)
     return True
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=64, typed=True)  # 0 is no False: it is refused, and not kept for it
 def _eager(eps: float, offset: bool, deterministic: bool) -> Any:
     """The eager way. Its options belong to the class: kept for each call, they would cost as much as an allocation."""
 
@@ -265,7 +265,7 @@ def _backward(
     deterministic: bool,
 ) -> tuple[Tensor | None, Tensor | None]:
     if not deterministic:
-        deterministic = _overruled()
+        deterministic = _overruled("rms_norm")
     dx = _empty_like(x) if wants_dx else None
     if not wants_dw or weight is None:
         if dx is not None:
