@@ -1,5 +1,6 @@
 //! What CI runs and what a person runs: `cargo ci <task>`.
 
+mod candle;
 mod demo;
 mod gpu;
 mod images;
@@ -28,6 +29,8 @@ enum Task {
     Structure,
     /// Builds the Python wheel and runs its tests, which `test` does too.
     Python,
+    /// Builds examples/candle and runs its tests; candle takes minutes to compile.
+    Candle,
     /// Packs into target/gpu what a GPU machine without Rust needs to run the tests, the verification and the demo,
     /// and one with two GPUs and PyTorch the checks of both.
     Gpu,
@@ -45,6 +48,7 @@ fn main() -> Result<()> {
         Task::Images { check } => images::run(check),
         Task::Structure => structure::run(),
         Task::Python => python::run(),
+        Task::Candle => candle::run(),
         Task::Gpu => gpu::run(),
         Task::Demo { arguments } => demo::run(&arguments),
     }
