@@ -68,7 +68,9 @@ pub(crate) fn routes(
         Some(other) => return Err(PyValueError::new_err(format!("weight: {other}, expected bf16, f32 or None"))),
     };
     if gated {
-        let Some(weight) = weight else { return Err(PyValueError::new_err("weight: None, expected one of a gated norm")) };
+        let Some(weight) = weight else {
+            return Err(PyValueError::new_err("weight: None, expected one of a gated norm"));
+        };
         for (argument, given) in [("offset", offset), ("residual", residual)] {
             if given {
                 return Err(PyValueError::new_err(format!("{argument}: True, expected False of a gated norm")));

@@ -150,7 +150,8 @@ pub(crate) fn gate_warm_up(py: Python<'_>, width: u32, ordinal: u32) -> PyResult
 
 /// Every gated norm of a width.
 fn norms(width: u32) -> impl Iterator<Item = Spec> {
-    let forms = [Activation::Silu, Activation::Sigmoid].into_iter().flat_map(|a| [false, true].map(move |first| (a, first)));
+    let forms =
+        [Activation::Silu, Activation::Sigmoid].into_iter().flat_map(|a| [false, true].map(move |first| (a, first)));
     forms.flat_map(move |(activation, gate_first)| {
         [Dtype::Bf16, Dtype::F32].map(|weight| Spec { width, weight, activation, gate_first })
     })
