@@ -25,7 +25,7 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
-    /// Checks the rules about who may name whom, and where unsafe code and PTX may stand.
+    /// Checks the rules about who may name whom, where unsafe code and PTX may stand, and the links between the pages.
     Structure,
     /// Builds the Python wheel and runs its tests, which `test` does too.
     Python,
