@@ -1,5 +1,6 @@
 //! What CI runs and what a person runs: `cargo ci <task>`.
 
+mod candle;
 mod demo;
 mod fuzz;
 mod gpu;
@@ -26,10 +27,12 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
-    /// Checks the rules about who may name whom, and where unsafe code and PTX may stand.
+    /// Checks the rules about who may name whom, where unsafe code and PTX may stand, and the links between the pages.
     Structure,
     /// Builds the Python wheel and runs its tests, which `test` does too.
     Python,
+    /// Builds examples/candle and runs its tests; candle takes minutes to compile.
+    Candle,
     /// Packs into target/gpu what a GPU machine without Rust needs to run the tests, the verification and the demo,
     /// and one with two GPUs and PyTorch the checks of both.
     Gpu,
@@ -57,6 +60,7 @@ fn main() -> Result<()> {
         Task::Images { check } => images::run(check),
         Task::Structure => structure::run(),
         Task::Python => python::run(),
+        Task::Candle => candle::run(),
         Task::Gpu => gpu::run(),
         Task::Fuzz { targets, seconds } => fuzz::run(&targets, seconds),
         Task::Mutate(options) => mutate::run(&options),

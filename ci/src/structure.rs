@@ -1,8 +1,9 @@
-//! `cargo ci structure`: the rules about who may name whom.
+//! `cargo ci structure`: the rules about who may name whom, and the links between the pages.
 //!
 //! Each rule is a function from the packages or the files to breaches, so that the tests can show it made-up ones.
 
 mod layers;
+mod links;
 mod sources;
 
 use std::path::Path;
@@ -32,7 +33,7 @@ impl fmt::Display for Breach {
     }
 }
 
-/// A file of code, by its path from the root with `/` between the names.
+/// A file of code or a page, by its path from the root with `/` between the names.
 struct Source {
     path: String,
     text: String,
@@ -45,17 +46,18 @@ pub(crate) fn run() -> Result<()> {
     collect(&root(), "", &mut files)?;
     let mut breaches = layers::check(&packages);
     breaches.extend(sources::check(&files, &layers::ops(&packages)));
+    breaches.extend(links::check(&files, |path| root().join(path).exists()));
     for breach in &breaches {
         println!("{breach}");
     }
     match breaches.len() {
-        0 => println!("{} packages and {} files of code keep the rules", packages.len(), files.len()),
+        0 => println!("{} packages and {} files keep the rules", packages.len(), files.len()),
         number => bail!("{number} breaches of the structure"),
     }
     Ok(())
 }
 
-/// Every file of code below `folder`, except in hidden folders and in those of build outputs.
+/// Every file of code and every page below `folder`, except in hidden folders and in those of build outputs.
 fn collect(folder: &Path, prefix: &str, files: &mut Vec<Source>) -> Result<()> {
     let mut entries = fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()?;
     entries.sort_by_key(|entry| entry.file_name());
@@ -66,7 +68,7 @@ fn collect(folder: &Path, prefix: &str, files: &mut Vec<Source>) -> Result<()> {
             if !name.starts_with('.') && !["target", "out", "shared", "__pycache__"].contains(&name.as_str()) {
                 collect(&entry.path(), &format!("{path}/"), files)?;
             }
-        } else if ["rs", "cuh", "cu", "py", "sh"].iter().any(|code| name.ends_with(&format!(".{code}"))) {
+        } else if ["rs", "cuh", "cu", "py", "sh", "md"].iter().any(|code| name.ends_with(&format!(".{code}"))) {
             let text = fs::read_to_string(entry.path()).with_context(|| format!("cannot read {path}"))?;
             files.push(Source { path, text });
         }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use crate::driver::{self, Function};
-use crate::{Device, Error, Op, Place, Program, Result, Shape, Stream};
+use crate::{Device, DeviceInfo, Error, Op, Place, Program, Result, Shape, Stream};
 
 /// One operator specification on one device, or on the host. Cheap calls: a call checks its arguments, looks up the
 /// route and launches.
@@ -91,19 +91,21 @@ impl<O: Op> Plan<O> {
     /// Bytes of the workspace that serves every call of up to `rows` rows; 0 if none is needed.
     pub fn workspace_bytes(&self, rows: u32) -> u64 {
         let Some(device) = &self.device else { return 0 };
-        let info = device.info();
-        let needed = |program| O::workspace_for_up_to(&self.spec, program, rows, info);
-        if let Some(program) = self.forced {
-            return needed(program);
+        match self.forced {
+            Some(program) => O::workspace_for_up_to(&self.spec, program, rows, device.info()),
+            None => Self::workspace_bytes_on(device.info(), &self.spec, rows),
         }
+    }
+
+    /// What [`workspace_bytes`](Plan::workspace_bytes) says of a plan on such a device, asked without one.
+    pub fn workspace_bytes_on(info: &DeviceInfo, spec: &O::Spec, rows: u32) -> u64 {
         let shapes = [(true, false), (true, true), (false, false)];
-        let tables =
-            shapes.map(|(vectors, in_place)| O::routes(&self.spec, info.arch, Shape { rows, vectors, in_place }));
+        let tables = shapes.map(|(vectors, in_place)| O::routes(spec, info.arch, Shape { rows, vectors, in_place }));
         let routes = tables.iter().flat_map(|table| {
             let last = table.route(info, rows);
             table.routes().iter().filter(|route| route.rows_per_sm <= last.rows_per_sm)
         });
-        routes.map(|route| needed(route.program)).max().unwrap_or(0)
+        routes.map(|route| O::workspace_for_up_to(spec, route.program, rows, info)).max().unwrap_or(0)
     }
 
     /// Queues the operator on `stream`, in order with the stream's other work, and returns without waiting for it. No

@@ -26,7 +26,7 @@ struct Buffers {
     rstd: CudaSlice<f32>,
 }
 
-fn main() -> Result<()> {
+pub(crate) fn main() -> Result<()> {
     let device = match Device::new(0) {
         Ok(device) => device,
         Err(reason) => {

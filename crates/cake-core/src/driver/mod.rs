@@ -11,6 +11,7 @@ use std::ptr;
 use std::sync::OnceLock;
 
 use cudarc::driver::sys;
+use libloading::Library;
 
 use crate::{Error, Result};
 
@@ -22,8 +23,9 @@ pub(crate) fn init() -> Result<()> {
     static STATE: OnceLock<Result<()>> = OnceLock::new();
     STATE
         .get_or_init(|| {
-            // SAFETY: looks for the library and drops it again.
-            if !unsafe { sys::is_culib_present() } {
+            // cudarc panics without the library, and has a question for it only where it is not linked to it.
+            // SAFETY: loading libcuda runs nothing that asks for more.
+            if !["libcuda.so.1", "libcuda.so"].iter().any(|name| unsafe { Library::new(*name) }.is_ok()) {
                 return Err(Error::DriverMissing);
             }
             // SAFETY: (a); both symbols exist in every libcuda.
