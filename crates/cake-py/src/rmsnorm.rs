@@ -171,7 +171,9 @@ pub(crate) fn warm_up(py: Python<'_>, width: u32, ordinal: u32) -> PyResult<()> 
             BACKWARD.get(place, spec)?.warm_up()?;
         }
         for dw in [Dtype::F32, Dtype::Bf16] {
-            COMBINE.get(place, CombineSpec { width, dw, accumulate: false })?.warm_up()?;
+            for accumulate in [false, true] {
+                COMBINE.get(place, CombineSpec { width, dw, accumulate })?.warm_up()?;
+            }
         }
         Ok(())
     };
@@ -190,7 +192,7 @@ fn norms(width: u32, weights: &[Option<Dtype>]) -> impl Iterator<Item = Spec> {
     all.filter(|spec| spec.weight.is_some() || !spec.offset)
 }
 
-/// Every backward of a width that uses `rstd` and all SMs.
+/// Every backward of a width that uses all SMs.
 fn backward_specs(width: u32, weights: &[Option<Dtype>]) -> impl Iterator<Item = BackwardSpec> {
     norms(width, weights).flat_map(|norm| {
         let gradients = [
@@ -202,8 +204,10 @@ fn backward_specs(width: u32, weights: &[Option<Dtype>]) -> impl Iterator<Item =
         ];
         let each = [true, false].into_iter().flat_map(move |dx| gradients.map(|dw| (dx, dw)));
         let each = each.filter(move |(dx, dw)| (*dx || dw.is_some()) && (dw.is_none() || norm.weight.is_some()));
+        let flags = [(false, false), (false, true), (true, false), (true, true)];
         each.flat_map(move |(dx, dw)| {
-            [true, false].map(|deterministic| BackwardSpec {
+            flags.map(|(rstd, deterministic)| BackwardSpec {
+                rstd,
                 dx,
                 dw: dw.map(|(dtype, _)| dtype),
                 accumulate: dw.is_some_and(|(_, accumulate)| accumulate),

@@ -124,7 +124,7 @@ pub(crate) fn gate_backward<'py>(
 #[pyo3(signature = (rows, width, ordinal, /))]
 pub(crate) fn gate_workspace_bytes(py: Python<'_>, rows: u32, width: u32, ordinal: u32) -> PyResult<u64> {
     let bytes = || {
-        norms(width).map(BackwardSpec::new).try_fold(0, |most: u64, spec| {
+        backward_specs(width).try_fold(0, |most: u64, spec| {
             Ok(most.max(BACKWARD.get(Place::Cuda(ordinal), spec)?.workspace_bytes(rows)))
         })
     };
@@ -139,9 +139,9 @@ pub(crate) fn gate_warm_up(py: Python<'_>, width: u32, ordinal: u32) -> PyResult
     let load = || {
         for norm in norms(width) {
             FORWARD.get(place, norm)?.warm_up()?;
-            for dw in [None, Some(Dtype::Bf16), Some(Dtype::F32)] {
-                BACKWARD.get(place, BackwardSpec { dw, ..BackwardSpec::new(norm) })?.warm_up()?;
-            }
+        }
+        for spec in backward_specs(width) {
+            BACKWARD.get(place, spec)?.warm_up()?;
         }
         Ok(())
     };
@@ -154,6 +154,29 @@ fn norms(width: u32) -> impl Iterator<Item = Spec> {
         [Activation::Silu, Activation::Sigmoid].into_iter().flat_map(|a| [false, true].map(move |first| (a, first)));
     forms.flat_map(move |(activation, gate_first)| {
         [Dtype::Bf16, Dtype::F32].map(|weight| Spec { width, weight, activation, gate_first })
+    })
+}
+
+/// Every backward of a width that uses all SMs.
+fn backward_specs(width: u32) -> impl Iterator<Item = BackwardSpec> {
+    let gradients = [
+        (None, false),
+        (Some(Dtype::F32), false),
+        (Some(Dtype::F32), true),
+        (Some(Dtype::Bf16), false),
+        (Some(Dtype::Bf16), true),
+    ];
+    let flags = [(false, false), (false, true), (true, false), (true, true)];
+    norms(width).flat_map(move |norm| {
+        gradients.into_iter().flat_map(move |(dw, accumulate)| {
+            flags.map(|(rstd, deterministic)| BackwardSpec {
+                rstd,
+                dw,
+                accumulate,
+                deterministic,
+                ..BackwardSpec::new(norm)
+            })
+        })
     })
 }
 

@@ -84,6 +84,23 @@ def test_a_captured_graph_replays_the_eager_bits():
         assert same(outputs, step(*fresh))
 
 
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_a_width_is_ready_for_every_backward(deterministic, accumulate):
+    width = 4999 - 2 * deterministic - accumulate  # of no other test
+    x, w, z, dy = inputs(3, width)
+    dw = torch.zeros(width, device="cuda")
+    options = {"dw": dw, "accumulate": accumulate, "deterministic": deterministic}
+    workspace = torch.zeros(cake.workspace_bytes(3, width), dtype=torch.uint8, device="cuda")
+    given = torch.ones(3, device="cuda")
+    cake.warm_up(width)
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        for rstd in (None, given):
+            cake.rms_norm_backward(dy, x, w, rstd, eps=EPS, workspace=workspace, **options)
+            cake.rms_norm_silu_gate_backward(dy, x, z, w, EPS, rstd=rstd, workspace=workspace, **options)
+        cake.combine_dw(torch.empty(2, width, device="cuda"), dw=dw, accumulate=accumulate)
+
+
 def test_a_captured_call_without_rows():
     cake.warm_up(2048)
     static = inputs(0)
