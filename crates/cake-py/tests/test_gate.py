@@ -163,6 +163,8 @@ def test_the_module(device):
     assert "norm_before_gate=False" in repr(module) and list(module.state_dict()) == ["weight"]
     with torch.autocast(device, torch.bfloat16):
         assert same([module(x.float(), z.float()).detach()], [expected])
+    with pytest.raises(ValueError, match="activation: relu, expected silu, swish or sigmoid"):
+        cake.RMSNormGated(128, activation="relu")
 
 
 def test_names_from_upstream(device):

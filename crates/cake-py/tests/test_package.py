@@ -46,7 +46,7 @@ def test_every_public_name_is_there():
 def test_doctor():
     done = python("-m", "cake_py", "doctor")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "cpu: a step gives the bits of the host" in done.stdout
+    assert "cpu: a step gives the bits of every machine" in done.stdout
 
 
 def test_bench_without_a_gpu_says_so():

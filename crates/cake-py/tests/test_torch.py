@@ -331,6 +331,8 @@ def test_module_with_offset_and_residual(call):
     x, w, r, _ = call()
     module = cake.RMSNorm(96, EPS, offset=True, dtype=torch.bfloat16, device=x.device)
     assert not module.weight.any() and "offset=True" in repr(module)
+    with pytest.raises(ValueError, match="offset: True, expected False without a weight"):
+        cake.RMSNorm(96, EPS, elementwise_affine=False, offset=True)
     torch.nn.init.uniform_(module.weight)
     y, h = module(x, r)
     assert same((y, h), cake.rms_norm(x, module.weight, EPS, r, offset=True))

@@ -12,6 +12,8 @@ from torch.autograd.function import Function
 from . import _cake, _torch
 from ._functional import _groups, _number, _split
 
+ACTIVATIONS = "silu", "swish", "sigmoid"
+
 _library = _torch._library
 _library.define(
     "rms_norm_silu_gate(Tensor x, Tensor z, Tensor weight, float eps, str activation, bool gate_first, "
@@ -76,6 +78,8 @@ class RMSNormGated(torch.nn.Module):
         deterministic: bool = True,
     ) -> None:
         super().__init__()
+        if activation not in ACTIVATIONS:
+            raise ValueError(f"activation: {activation}, expected {', '.join(ACTIVATIONS[:-1])} or {ACTIVATIONS[-1]}")
         self.eps, self.activation, self.norm_before_gate = eps, activation, norm_before_gate
         self.group_size, self.deterministic = group_size, deterministic
         self.weight = torch.nn.Parameter(torch.ones(hidden_size, device=device, dtype=dtype))

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ._gate import rms_norm_silu_gate
+from ._gate import ACTIVATIONS, rms_norm_silu_gate
 from ._torch import RMSNorm, rms_norm, rms_norm_of
 
 
@@ -68,8 +68,8 @@ def _obstacle(module: Any) -> str | None:
     if "forward" in vars(module):
         return "a forward of its own hides that of its class, set by a hook of accelerate for instance"
     activation = getattr(module, "activation", "silu")
-    if activation not in ("silu", "swish", "sigmoid"):
-        return f"activation {activation}, expected silu, swish or sigmoid"
+    if activation not in ACTIVATIONS:
+        return f"activation {activation}, expected one of {', '.join(ACTIVATIONS)}"
     return None
 
 

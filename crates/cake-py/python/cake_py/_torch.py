@@ -123,7 +123,9 @@ class RMSNorm(torch.nn.RMSNorm):
         offset: bool = False,
         deterministic: bool = True,
     ) -> None:
-        self.offset = offset and elementwise_affine
+        if offset and not elementwise_affine:
+            raise ValueError("offset: True, expected False without a weight")
+        self.offset = offset
         self.deterministic = deterministic
         super().__init__(normalized_shape, eps, elementwise_affine, device, dtype)
 
@@ -170,7 +172,7 @@ def _plain(x: Tensor, weight: Tensor | None, residual: Tensor | None) -> bool:
     return (
         type(x) in _PLAIN
         and not x.is_meta
-        and (type(weight) is Parameter or weight is None or (type(weight) is Tensor and not weight.is_neg()))
+        and (weight is None or (type(weight) in _PLAIN and not weight.is_neg()))
         and (residual is None or type(residual) in _PLAIN)
         and not _modes()
         and not _functorch_active()
