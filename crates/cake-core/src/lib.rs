@@ -11,8 +11,25 @@
 //! | [`sums`] | the canonical order of every sum, on the host |
 //! | [`Error`] | the one error type |
 //!
-//! The crate knows no kernel and no operator. Everything except [`Device`], [`Stream`] and [`Buffer`] works without a GPU
-//! and without libcuda.
+//! The crate knows no kernel and no operator: `cake-rmsnorm` and `cake-silu-gate` are the crates to use, and re-export what
+//! their callers need. Everything except [`Device`], [`Stream`] and [`Buffer`] works without a GPU and without libcuda.
+//!
+//! Shapes and strides count elements, the outermost dimension first; buffers, workspaces and offsets count bytes. A stride
+//! may be 0 or more. What the sums add in which order is a specification, `docs/numerics.md` in the repository; which
+//! promises of a caller unsafe code rests on is said in `docs/safety.md`.
+//!
+//! ```
+//! use cake_core::{Error, TensorView, TensorViewMut};
+//!
+//! let mut data = [0f32; 12];
+//! let columns = TensorView::from_slice_strided("columns", &data, &[4, 3], &[1, 4])?;
+//! assert_eq!(columns.raw().shape(), [4, 3]);
+//! // A view that would reach beyond its buffer does not come into being, nor an output whose elements share memory.
+//! assert!(matches!(TensorView::from_slice_strided("x", &data, &[4, 3], &[4, 1]), Err(Error::Extent { .. })));
+//! let twice = TensorViewMut::from_slice_strided("y", &mut data, &[4, 3], &[0, 1]);
+//! assert!(matches!(twice, Err(Error::SelfOverlap { argument: "y", .. })));
+//! # Ok::<(), Error>(())
+//! ```
 
 mod arch;
 mod barrier;

@@ -31,26 +31,37 @@ pub fn image(op: &'static str, arch: Arch) -> Image {
     Image { op, arch, compressed: compressed(op, arch), sibling: sibling.map(|sibling| compressed(op, sibling)) }
 }
 
-fn compressed(op: &str, arch: Arch) -> &'static [u8] {
-    match op {
-        "probe" => embedded!("probe", arch),
-        "rmsnorm" => embedded!("rmsnorm", arch),
-        "silu_gate" => embedded!("silu_gate", arch),
-        _ => unknown(op),
-    }
+/// The list of operators with images, each with its kernels.
+macro_rules! operators {
+    ($($op:literal => $kernels:expr;)*) => {
+        fn compressed(op: &str, arch: Arch) -> &'static [u8] {
+            match op {
+                $($op => embedded!($op, arch),)*
+                _ => unknown(op),
+            }
+        }
+
+        /// Every kernel of `op`, one of [`OPS`], for all architectures together.
+        pub fn kernels(op: &str) -> Vec<&'static Kernel> {
+            match op {
+                $($op => $kernels,)*
+                _ => unknown(op),
+            }
+        }
+
+        const _: () = assert!(OPS.len() == [$($op),*].len(), "names.rs lists other operators than images.rs");
+    };
 }
 
-/// Every kernel of `op`, one of [`OPS`], for all architectures together.
-pub fn kernels(op: &str) -> Vec<&'static Kernel> {
-    match op {
-        "probe" => probe::KERNELS.to_vec(),
-        "rmsnorm" => {
-            let forms = rmsnorm::FORWARD.iter().chain(rmsnorm::BACKWARD);
-            forms.flat_map(|forms| forms.kernels()).chain(rmsnorm::JOIN.bf16).collect()
-        }
-        "silu_gate" => silu_gate::FORWARD.iter().chain(silu_gate::BACKWARD).flat_map(|program| program.bf16).collect(),
-        _ => unknown(op),
-    }
+operators! {
+    "probe" => probe::KERNELS.to_vec();
+    "rmsnorm" => {
+        let forms = rmsnorm::FORWARD.iter().chain(rmsnorm::BACKWARD);
+        forms.flat_map(|forms| forms.kernels()).chain(rmsnorm::JOIN.bf16).collect()
+    };
+    "silu_gate" => {
+        silu_gate::FORWARD.iter().chain(silu_gate::BACKWARD).flat_map(|program| program.bf16).collect()
+    };
 }
 
 #[cold]

@@ -48,7 +48,7 @@
 //! by [`TensorView::from_raw`], from a [`Buffer`] or from another library's allocation. [`run`](cake_core::Plan::run)
 //! queues a call on a [`Stream`] and returns: it allocates, copies and waits for nothing, so it may be captured into a
 //! graph once [`warm_up`](cake_core::Plan::warm_up) has loaded the kernels. The example `cudarc_graph` shows it with
-//! `cudarc` buffers.
+//! `cudarc` buffers, the example `workspace` the backward with memory of the caller.
 //!
 //! ```no_run
 //! use cake_rmsnorm::{Device, ForwardPlan, Spec, Stream};
@@ -73,8 +73,10 @@
 //! memory. `y` may be `x` and `h` may be `residual`, element for element. Other overlaps of an output are refused.
 //! There may be 0 to 2^31 - 1 rows.
 //!
-//! The tensors of the backward are those of [`Backward`]. On a GPU `dw` needs a [`Workspace`] of
-//! [`workspace_bytes`](cake_core::Plan::workspace_bytes), which a stream's calls share one after the other:
+//! The tensors of the backward are those of [`Backward`]: `dy`, `dx` and `dh` as `x`, `dw` as `weight`, FP32 or BF16. `dx`
+//! may be `dy`. On a GPU `dw` needs a [`Workspace`] of [`workspace_bytes`](cake_core::Plan::workspace_bytes), which a
+//! stream's calls share one after the other; [`workspace_bytes_on`](cake_core::Plan::workspace_bytes_on) says how many
+//! without a GPU at hand:
 //!
 //! ```no_run
 //! # use cake_rmsnorm::{BackwardPlan, BackwardSpec, Device, Spec, Stream, Workspace};

@@ -48,7 +48,7 @@
 //! # On a GPU
 //!
 //! A plan made by [`ForwardPlan::new`](cake_core::Plan::new) runs on a [`Device`]; its views are made of device memory
-//! by [`TensorView::from_raw`]. [`run`](cake_core::Plan::run) queues a call on a [`Stream`] and returns: it allocates,
+//! by [`TensorView::from_raw`], as in the example `heads`. [`run`](cake_core::Plan::run) queues a call on a [`Stream`] and returns: it allocates,
 //! copies and waits for nothing, so it may be captured into a graph once [`warm_up`](cake_core::Plan::warm_up) has loaded
 //! the kernels. The backward needs a [`Workspace`] for `dw`, which a stream's calls share one after the other:
 //!
@@ -79,7 +79,11 @@
 //! # Errors
 //!
 //! A call is checked before anything is queued or written. An [`Error`] names the argument, what was expected and what
-//! was found.
+//! was found: for instance [`Shape`](Error::Shape), also for a weight that is not `[H]`, [`Dtype`](Error::Dtype),
+//! [`Place`](Error::Place) for memory of another device, [`Missing`](Error::Missing) and [`Unexpected`](Error::Unexpected)
+//! for `rstd`, `dw` and the workspace, [`Value`](Error::Value) for `eps`, [`Overlap`](Error::Overlap),
+//! [`WarmUpNeeded`](Error::WarmUpNeeded) inside a capture. A machine without a driver or with a GPU that is not served
+//! says so when the [`Device`] is made.
 
 mod args;
 mod backward;
