@@ -15,7 +15,7 @@ from . import __version__, _cake
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m cake_py", description="Cake for Python")
     tasks = parser.add_subparsers(dest="task", required=True)
-    tasks.add_parser("doctor", help="says what this machine has and lacks, and whether its GPUs compute the host's bits")
+    tasks.add_parser("doctor", help="says what this machine has and lacks, and whether it computes the bits of every machine")
     bench = tasks.add_parser("bench", help="times the norms on a CUDA GPU, beside the peers that are installed")
     bench.add_argument("--plot", metavar="FILE.png", help="GB/s over the number of rows; needs matplotlib")
     bench.add_argument("--ops", nargs="+", choices=["rms", "rms+res", "gated"], default=["rms", "rms+res", "gated"])
