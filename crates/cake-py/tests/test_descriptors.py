@@ -78,7 +78,7 @@ def test_a_right_description_is_served(kind):
         (dict(strides=(ctypes.c_int64 * 2)(-8, 1)), "x: stride -8 of dimension 0 is negative"),
         (dict(strides=(ctypes.c_int64 * 2)(2**63 - 1, 1)), "x: shape .* needs"),
         (dict(shape=(ctypes.c_int64 * 2)(2**62, WIDTH)), "x: shape .* needs"),
-        (dict(shape=(ctypes.c_int64 * 2)(-3, WIDTH)), "y: shape"),
+        (dict(shape=(ctypes.c_int64 * 2)(-3, WIDTH)), "out: shape"),
     ],
 )
 def test_a_wrong_dlpack_tensor_is_refused(changes, refusal):
