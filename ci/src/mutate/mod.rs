@@ -32,6 +32,17 @@ struct Fault {
     why: &'static str,
 }
 
+/// A fault, from its place in a list.
+const fn fault(
+    name: &'static str,
+    file: &'static str,
+    [right, wrong]: [&'static str; 2],
+    tests: Tests,
+    why: &'static str,
+) -> Fault {
+    Fault { name, file, right, wrong, tests, why }
+}
+
 impl Fault {
     /// The text of the file with the fault in it.
     fn applied(&self, text: &str) -> Result<String> {
